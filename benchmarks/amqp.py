@@ -68,10 +68,10 @@ class Channel:
         self.call(DECLARE, durable, DECLARE_OK)
 
     def call(
-        self, name: tuple[int, int], arguments: bytes, answer: tuple[int, int], channel: int = 1
+        self, name: tuple[int, int], arguments: bytes, response: tuple[int, int], channel: int = 1
     ) -> None:
         self.socket.sendall(method(name, arguments, channel))
-        self._await(answer)
+        self._await(response)
 
     def _await(self, name: tuple[int, int]) -> bytes:
         while True:

@@ -57,8 +57,8 @@ def _taken(client: WireClient, group_id: str, topic: str) -> bool:
     found = client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id]), 4)
     if found.coordinators[0].error_code != ErrorCode.NONE:
         return False
-    answer = client.call(commit(group_id, topic, 1), VERSION)
-    return bool(answer.topics[0].partitions[0].error_code == ErrorCode.NONE)
+    response = client.call(commit(group_id, topic, 1), VERSION)
+    return bool(response.topics[0].partitions[0].error_code == ErrorCode.NONE)
 
 
 class Connection:
@@ -108,10 +108,10 @@ class Connection:
     def check(self) -> None:
         """Check that the last response belongs to the last request and has no error."""
         (number,) = struct.unpack_from(">i", self._last)
-        answer = decode(OffsetCommitResponse, VERSION, self._last, 5)
-        errors = {p.error_code for t in answer.topics for p in t.partitions}
+        response = decode(OffsetCommitResponse, VERSION, self._last, 5)
+        errors = {p.error_code for t in response.topics for p in t.partitions}
         if number != self._sent - 1 or errors != {ErrorCode.NONE}:
-            raise SystemExit(f"answer {number}, errors {errors}")
+            raise SystemExit(f"response {number}, errors {errors}")
 
 
 def run(
@@ -132,9 +132,9 @@ def run(
     left = len(every)
     while left:
         for key, _ in selector.select():
-            answered = key.data.receive()
+            done = key.data.receive()
             if key.data.unsent:
-                key.data.send(answered)
+                key.data.send(done)
             elif not key.data.unanswered:
                 selector.unregister(key.data.socket)
                 left -= 1

@@ -91,8 +91,8 @@ class RoundTrips:
             while not is_over(now - began):
                 for _ in range(LOOK_EVERY):
                     begin = time.perf_counter()
-                    answer = client.call(produce("load", self._batch), 9)
-                    offset = answer.responses[0].partition_responses[0].base_offset
+                    response = client.call(produce("load", self._batch), 9)
+                    offset = response.responses[0].partition_responses[0].base_offset
                     middle = time.perf_counter()
                     client.call(fetch("load", offset), 11)
                     now = time.perf_counter()
@@ -125,8 +125,8 @@ class Compactions:
     def _fill(self, topic: str) -> None:
         with WireClient(self._broker.bootstrap) as client:
             for batch in batches_of_keys(self._keys):
-                answer = client.call(produce(topic, bytes(batch)), 9)
-                assert answer.responses[0].partition_responses[0].error_code == 0, answer
+                response = client.call(produce(topic, bytes(batch)), 9)
+                assert response.responses[0].partition_responses[0].error_code == 0, response
 
     def begin(self) -> Callable[[float], bool]:
         """Wait until the cleaner is running. Return a function that reports whether it is done."""

@@ -1,4 +1,4 @@
-"""Loads beyond the first table, as rows of paired runs: partitions, clients, topics, look-ups.
+"""Loads beyond the first table, as rows of paired runs: partitions, clients, topics, lookups.
 
 `benchmarks.evidence.further` runs them and renders their table.
 """
@@ -49,7 +49,7 @@ COMPACTED_SEGMENT_BYTES = 1 << 24
 COMMIT_CONNECTIONS = 50
 PREFILLED = 1_000_000
 PREFILLED_AGE_MS = 24 * 60 * 60 * 1000
-"""Age of the first record that look-ups request. Topics keep records for a week."""
+"""Age of the first record that lookups request. Topics keep records for a week."""
 LOOKUP_RATE, PRODUCE_RATE, LOOKUP_S = 500, 5000, 20.0
 PRODUCE_VERSION = 9
 _BASE_TIMESTAMP_POSITION = MAX_TIMESTAMP_POSITION - 8
@@ -170,7 +170,7 @@ def franz_go_fetch(broker: BrokerProcess, topic: str, scale: float) -> dict[str,
     return {"rate": size / MILLION / found["seconds"], "cpu_s": found["cpu_s"] * GIB / size}
 
 
-# --- timestamp look-ups ---
+# --- timestamp lookups ---
 
 
 def timestamp_lookups(broker: BrokerProcess, topic: str, scale: float) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def steady_producer(broker: BrokerProcess, topic: str, seconds: float) -> Iterat
     """Run a producer during the context, and make its output available after the context."""
     output: list[str] = []
     command = [sys.executable, "-m", "benchmarks.rdkafka", "latency", broker.bootstrap, topic]
-    # The look-ups begin later, because their process has to start too.
+    # The lookups begin later, because their process has to start too.
     options = ["--rate", str(PRODUCE_RATE), "--seconds", str(seconds + 2), "--size", "200"]
     with subprocess.Popen(
         [*command, *options],
@@ -256,7 +256,7 @@ LOOKUP_METRICS = {
     "p50": "p50, µs",
     "p99": "p99, µs",
     "produce_p99": "p99 of the producer, µs",
-    "cpu_ms": "CPU-ms per 1,000 look-ups, producer included",
+    "cpu_ms": "CPU-ms per 1,000 lookups, producer included",
 }
 ROWS = (
     Row("many_partitions", "12 partitions, four producers, 200-byte records, batches of 50, acks=1",
@@ -268,7 +268,7 @@ ROWS = (
     Row("franz_go_fetch", "franz-go: fetch from the beginning, warm",
         FETCH_METRICS, franz_go_fetch),
     Row("timestamp_lookups",
-        "500 timestamp look-ups a second beside a producer of 5,000 records a second",
+        "500 timestamp lookups a second beside a producer of 5,000 records a second",
         LOOKUP_METRICS, timestamp_lookups),
 )  # fmt: skip
 COMPACTED_ROWS = (

@@ -69,33 +69,35 @@ class Member:
 
     def receive(self) -> None:
         """Receive a response and send the next request."""
-        answer = self.client.receive()
-        kind = type(answer).__name__
+        response = self.client.receive()
+        kind = type(response).__name__
         if kind == "JoinGroupResponse":
-            self._joined(answer)
-        elif answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._joined(response)
+        elif response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.join()
-        elif answer.error_code != ErrorCode.NONE:
-            raise SystemExit(f"{kind}: {ErrorCode(answer.error_code).name}")
+        elif response.error_code != ErrorCode.NONE:
+            raise SystemExit(f"{kind}: {ErrorCode(response.error_code).name}")
         else:
             self.assigned = True
             self.heartbeat_due = time.monotonic() + HEARTBEAT_S
 
-    def _joined(self, answer: Any) -> None:
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = answer.member_id
+    def _joined(self, response: Any) -> None:
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = response.member_id
             self.join()
             return
-        if answer.error_code != ErrorCode.NONE:
-            raise SystemExit(f"JoinGroup: {ErrorCode(answer.error_code).name}")
-        self._member_id, self.generation = answer.member_id, answer.generation_id
+        if response.error_code != ErrorCode.NONE:
+            raise SystemExit(f"JoinGroup: {ErrorCode(response.error_code).name}")
+        self._member_id, self.generation = response.member_id, response.generation_id
         request = SyncGroupRequest(
             group_id=self._group_id,
             generation_id=self.generation,
             member_id=self._member_id,
             protocol_type="consumer",
             protocol_name=PROTOCOL,
-            assignments=[SyncGroupRequestAssignment(m.member_id, b"mine") for m in answer.members],
+            assignments=[
+                SyncGroupRequestAssignment(m.member_id, b"mine") for m in response.members
+            ],
         )
         self._send(request, SYNC_VERSION)
 

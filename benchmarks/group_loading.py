@@ -1,10 +1,11 @@
 """The time from a start to the first served offsets of a group: `make evidence-group-loading`.
 
-One partition of ``__consumer_offsets`` holds a million commits, ten a batch: of a thousand places
-only, as between two runs of the cleaner, and of a million places, as behind it. Both brokers get
-the same records (produced under the client id that may write to internal topics), are stopped, and
-started again. Measured from the start of the process to the first answer to OffsetFetch that is not
-COORDINATOR_LOAD_IN_PROGRESS; the time to the first answer at all stands beside it.
+One partition of ``__consumer_offsets`` holds a million commits, ten a batch. They are commits of a
+thousand partitions, as between two runs of the cleaner, or of a million partitions, as after a run.
+Both brokers get the same records, produced under the client id that may write to internal topics.
+They are then stopped and started again. The time is measured from the start of the process to the
+first response to OffsetFetch that is not COORDINATOR_LOAD_IN_PROGRESS. The time to the first
+response of any kind is printed, too.
 """
 
 from __future__ import annotations

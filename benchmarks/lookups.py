@@ -1,4 +1,4 @@
-"""Timestamp look-ups at a steady rate, as a process of its own; prints one JSON object.
+"""Timestamp lookups at a steady rate, as a process of its own; prints one JSON object.
 
 python -m benchmarks.lookups ADDRESS TOPIC --records N --first-ms MS --rate N --seconds S --seed N
 

@@ -78,12 +78,12 @@ def fill(broker: BrokerProcess, partitions: int) -> float:
         for index in range(partitions // TOPICS):
             producer.produce(topic(number), b"x" * 200, partition=index)
         if producer.flush(DEADLINE_S):
-            raise RuntimeError("records without an answer")
+            raise RuntimeError("records without a response")
     return took
 
 
 def await_served(broker: BrokerProcess, partitions: int) -> None:
-    """Until each topic's first and last partition answer with the one record's offset."""
+    """Wait until the first and the last partition of each topic return the one record's offset."""
     asked = ListOffsetsRequest(
         replica_id=-1,
         topics=[
@@ -100,8 +100,8 @@ def await_served(broker: BrokerProcess, partitions: int) -> None:
     end = time.monotonic() + DEADLINE_S
     while True:
         with contextlib.suppress(ConnectionClosed), WireClient(broker.bootstrap) as client:
-            answers = [p for t in client.call(asked, 6).topics for p in t.partitions]
-            if all(a.error_code == ErrorCode.NONE and a.offset == 1 for a in answers):
+            responses = [p for t in client.call(asked, 6).topics for p in t.partitions]
+            if all(a.error_code == ErrorCode.NONE and a.offset == 1 for a in responses):
                 return
         if time.monotonic() > end:
             raise RuntimeError("partitions are not served")

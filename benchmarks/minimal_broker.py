@@ -36,8 +36,8 @@ from testkit.wire import request_bytes
 PROGRAMS = Path(__file__).parent / "programs"
 ODRADEK, C_EACH, C_TOGETHER = "odradek", "c_each", "c_together"
 SIDES = (ODRADEK, C_EACH, C_TOGETHER)
-ANSWERS = {C_EACH: "each", C_TOGETHER: "together"}
-"""How the C program answers, by side."""
+RESPONSES = {C_EACH: "each", C_TOGETHER: "together"}
+"""How the C program sends its responses, by side."""
 RUNS = 4
 IN_FLIGHT = 5
 VERSION = 12
@@ -142,7 +142,7 @@ class Comparison:
             run = (
                 self._run_odradek(batch, requests)
                 if side == ODRADEK
-                else self._run_c_program(batch, requests, ANSWERS[side])
+                else self._run_c_program(batch, requests, RESPONSES[side])
             )
             found[side] = {**asdict(run), METRIC: run.cpu_us_per_request}
         return found
@@ -159,11 +159,11 @@ class Comparison:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _run_c_program(self, batch: bytes, requests: int, answers: str) -> Run:
+    def _run_c_program(self, batch: bytes, requests: int, responses: str) -> Run:
         request = self._prepare(batch, SAME_LENGTH)
         log = self._work / "minimal.log"
         options = [str(log), str(len(request.frame)), str(request.batch_position)]
-        command = [*self._minimal, *options, str(self._response_file), answers]
+        command = [*self._minimal, *options, str(self._response_file), responses]
         try:
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
                 assert program.stdout is not None

@@ -77,7 +77,7 @@ def produce(
     left = producer.flush(120)
     seconds = time.perf_counter() - began
     if left:
-        raise SystemExit(f"{left} records without an answer")
+        raise SystemExit(f"{left} records without a response")
     return {"records": records, "seconds": seconds}
 
 

@@ -13,7 +13,7 @@ the paired ratios.
 The command `lookups` sends produce requests of one record, one in flight. It prints percentiles of
 their latencies in three phases. In the first the client is alone. In the second two clients look up
 timestamps in a batch of 300,000 records, with one request in flight each. In the third a foreign
-program uses as much CPU as those look-ups cost the broker. The phases alternate, and the values of
+program uses as much CPU as those lookups cost the broker. The phases alternate, and the values of
 all rounds are pooled. The same is done with two clients that send large compressed batches to a
 compacted topic.
 """

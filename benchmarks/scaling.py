@@ -55,9 +55,9 @@ class Fetcher:
         body += struct.pack(f">ih{len(name)}siiqi", 1, len(name), name, 1, 0, offset, FETCH_BYTES)
         self._socket.sendall(struct.pack(">i", len(body)) + body)
         size: int = struct.unpack(">i", self._receive(4))[0]
-        answer = self._receive(size)
+        response = self._receive(size)
         # Correlation id, throttle time, one topic with its name, one partition: its error code.
-        (error,) = struct.unpack_from(">h", answer, 4 + 4 + 4 + 2 + len(name) + 4 + 4)
+        (error,) = struct.unpack_from(">h", response, 4 + 4 + 4 + 2 + len(name) + 4 + 4)
         if error != 0:
             raise RuntimeError(f"Fetch at {offset}: error {error}")
         return size

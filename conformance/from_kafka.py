@@ -174,15 +174,15 @@ def _alter_the_rest(bootstrap: str) -> None:
             resource = configs.AlterConfigsResource(
                 kind, name, [configs.AlterableConfig(key, 0, value)]
             )
-            answer = _call(wire, configs.IncrementalAlterConfigsRequest([resource]), 1)
-            assert answer.responses[0].error_code == 0, answer
+            response = _call(wire, configs.IncrementalAlterConfigsRequest([resource]), 1)
+            assert response.responses[0].error_code == 0, response
         for parts, key, rate in limited:
             entry = quotas.EntryData(
                 [quotas.EntityData(kind, name) for kind, name in parts],
                 [quotas.OpData(key, rate, remove=False)],
             )
-            answer = _call(wire, quotas.AlterClientQuotasRequest([entry]), 1)
-            assert answer.entries[0].error_code == 0, answer
+            response = _call(wire, quotas.AlterClientQuotasRequest([entry]), 1)
+            assert response.entries[0].error_code == 0, response
 
 
 # --- the data that a client sees ---
@@ -256,25 +256,25 @@ def _offsets(wire: Wire) -> list[int]:
     deadline = time.monotonic() + WAIT_S
     while True:
         request = offset_fetch_request.OffsetFetchRequest(groups=[group], require_stable=True)
-        (answer,) = _call(wire, request, 8).groups
-        parts = [part for topic in answer.topics for part in topic.partitions]
-        if parts and answer.error_code == 0 and not any(part.error_code for part in parts):
+        (response,) = _call(wire, request, 8).groups
+        parts = [part for topic in response.topics for part in topic.partitions]
+        if parts and response.error_code == 0 and not any(part.error_code for part in parts):
             return [part.committed_offset for part in parts]
-        assert time.monotonic() < deadline, answer.error_code
+        assert time.monotonic() < deadline, response.error_code
         time.sleep(0.1)
 
 
 def _configs(wire: Wire) -> dict[tuple[int, str], dict[str, str | None]]:
     """Return the configs that were set at run time."""
     resources = [describe_configs_request.DescribeConfigsResource(*each) for each in RESOURCES]
-    answer = _call(wire, describe_configs_request.DescribeConfigsRequest(resources), 4)
+    response = _call(wire, describe_configs_request.DescribeConfigsRequest(resources), 4)
     return {
         (result.resource_type, result.resource_name): {
             config.name: config.value
             for config in result.configs
             if config.config_source in OWN_SOURCES[result.resource_type]
         }
-        for result in answer.results
+        for result in response.results
     }
 
 

@@ -176,7 +176,7 @@ def _resets(context: Context) -> None:
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     _commit(context, group, {first: 4, second: 5})
     of = ["--topic", topic]
-    wanted: list[tuple[list[str], list[int]]] = [
+    resets: list[tuple[list[str], list[int]]] = [
         ([*of, "--to-current"], [4, 5]),
         ([*of, "--shift-by", "3"], [7, 8]),
         ([*of, "--shift-by", "-100"], [0, 0]),
@@ -186,7 +186,7 @@ def _resets(context: Context) -> None:
         ([*of, "--by-duration", "PT1S"], [10, 10]),
         (["--all-topics", "--to-earliest"], [0, 0]),
     ]
-    for how, expected in wanted:
+    for how, expected in resets:
         got = _reset(context, group, *how)
         assert got == dict(zip("01", expected, strict=True)), (how, got)
     assert _reset(context, group, *of, "--to-latest", apply=False) == {"0": 10, "1": 10}

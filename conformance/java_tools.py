@@ -239,8 +239,8 @@ def _log_dirs(context: Context) -> None:
     create_topic(context.bootstrap, topic, partitions=2)
     ConfluentClient().produce(context.bootstrap, topic, [Rec(b"x" * 1000)] * 100)
     output = tool(context, "LogDirsCommand", "--describe", "--topic-list", topic)
-    answer = json.loads(output.strip().splitlines()[-1])
-    (directory,) = answer["brokers"][0]["logDirs"]
+    response = json.loads(output.strip().splitlines()[-1])
+    (directory,) = response["brokers"][0]["logDirs"]
     sizes = {p["partition"]: p["size"] for p in directory["partitions"]}
     assert directory["error"] is None, directory
     assert sizes[f"{topic}-1"] == 0 and 100_000 < sizes[f"{topic}-0"] < 120_000, sizes

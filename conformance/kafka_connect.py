@@ -92,8 +92,8 @@ class _Worker:
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.address + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return json.load(answer)
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return json.load(response)
         except (urllib.error.URLError, OSError):
             return None
 

@@ -113,13 +113,13 @@ def _run(
     began = sum(len(each) for each in sums.expected.values())
     half = EACH // 2 + numbers.randrange(EACH // 4)
     sums.send(numbers, EACH)
-    wanted = began + EACH if last else began + half
+    expected = began + EACH if last else began + half
     deadline = time.monotonic() + AWAY_S
-    while sums.count() < wanted:
+    while sums.count() < expected:
         assert process.poll() is None, Path(log).read_text(encoding="utf-8")[-1500:]
         if time.monotonic() > deadline:
             said = Path(log).read_text(encoding="utf-8")[-1500:]
-            raise stacks.hung(f"{sums.count()} of {wanted} sums: {said}")
+            raise stacks.hung(f"{sums.count()} of {expected} sums: {said}")
         sums.poll()
         if not last and sums.count() >= began + half // 2:
             sums.send(numbers, 20)  # The program is then killed while it has input.

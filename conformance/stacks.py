@@ -38,7 +38,7 @@ ENVIRONMENT = {
     "GOTRACEBACK": "all",
     "NODE_OPTIONS": "--report-on-signal --report-signal=SIGUSR2 --report-filename=stderr",
 }
-ANSWER_S = 10.0  # time for a process to write its stacks; the machine may be stalled
+STACKS_S = 10.0  # time for a process to write its stacks; the machine may be stalled
 STACKS_CHARACTERS = 30_000
 REASON_CHARACTERS = 1500
 
@@ -166,7 +166,7 @@ def _java(pid: int) -> str:
             ["jcmd", str(pid), "Thread.print"],
             capture_output=True,
             text=True,
-            timeout=ANSWER_S,
+            timeout=STACKS_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -187,13 +187,13 @@ def _asked(pid: int, program: str) -> str:
         if errors.seekable():
             began = errors.seek(0, os.SEEK_END)
             os.kill(pid, number)
-            return _answer(errors, began)[:STACKS_CHARACTERS] or states
+            return _stacks_of(errors, began)[:STACKS_CHARACTERS] or states
     return states
 
 
-def _answer(errors: IO[bytes], began: int) -> str:
+def _stacks_of(errors: IO[bytes], began: int) -> str:
     """Return the bytes that are appended to the file, until it no longer grows."""
-    deadline, size = time.monotonic() + ANSWER_S, -1
+    deadline, size = time.monotonic() + STACKS_S, -1
     while time.monotonic() < deadline:
         now = errors.seek(0, os.SEEK_END)
         if began < now == size:

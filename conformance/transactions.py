@@ -52,15 +52,15 @@ class _Producer:
         self.id = transactional_id
         self.wire = Wire(context.bootstrap)
         self._until_coordinated()
-        answer = self._until_serving(InitProducerIdRequest(transactional_id, 600_000), 4)
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        response = self._until_serving(InitProducerIdRequest(transactional_id, 600_000), 4)
+        self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
     def call(self, request: Any, version: int) -> Any:
         self.wire.send(request, version)
         return self.wire.receive()
 
     def _until_coordinated(self) -> None:
-        """Repeat the look-up: Kafka creates the coordinator's topic on the first request."""
+        """Repeat the lookup: Kafka creates the coordinator's topic on the first request."""
         deadline = time.monotonic() + AWAY_S
         request = FindCoordinatorRequest(coordinator_keys=[self.id], key_type=1)
         while self.call(request, 4).coordinators[0].error_code:
@@ -70,10 +70,10 @@ class _Producer:
     def _until_serving(self, request: Any, version: int) -> Any:
         """Repeat while the coordinator loads or completes the previous transaction."""
         deadline = time.monotonic() + AWAY_S
-        while (answer := self.call(request, version)).error_code:
-            assert time.monotonic() < deadline, answer
+        while (response := self.call(request, version)).error_code:
+            assert time.monotonic() < deadline, response
             time.sleep(0.1)
-        return answer
+        return response
 
     def add(self, topic: str) -> None:
         request = AddPartitionsToTxnRequest(
@@ -82,8 +82,8 @@ class _Producer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(topic, [0])],
         )
-        answer = self.call(request, 3).results_by_topic_v3_and_below
-        assert answer[0].results_by_partition[0].partition_error_code == 0, answer
+        response = self.call(request, 3).results_by_topic_v3_and_below
+        assert response[0].results_by_partition[0].partition_error_code == 0, response
 
     def send(self, topic: str, sequence: int = 0) -> None:
         """Send one record with an old timestamp, so that its transaction counts as old."""

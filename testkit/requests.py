@@ -59,6 +59,6 @@ def fetch(
 def list_offsets(
     timestamp: int, topic: str = "t", partition: int = 0, *, leader_epoch: int = -1
 ) -> list_offsets_request.ListOffsetsRequest:
-    wanted = list_offsets_request.ListOffsetsPartition(partition, leader_epoch, timestamp)
-    topics = [list_offsets_request.ListOffsetsTopic(topic, [wanted])]
+    requested = list_offsets_request.ListOffsetsPartition(partition, leader_epoch, timestamp)
+    topics = [list_offsets_request.ListOffsetsTopic(topic, [requested])]
     return list_offsets_request.ListOffsetsRequest(-1, 0, topics)

@@ -27,7 +27,7 @@ SIDES = {
 
 class FurtherRows(RatioRows):
     name = "further-rows"
-    title = "12 partitions, 50 committing connections, franz-go, look-ups, a compacted topic"
+    title = "12 partitions, 50 committing connections, franz-go, lookups, a compacted topic"
     minutes = 35
     groups = (
         *alone(*further_rows.ROWS, settings=NO_DELAY),

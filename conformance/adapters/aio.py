@@ -83,8 +83,8 @@ class AiokafkaClient:
         async def go() -> int | None:
             async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
                 asked = TopicPartition(topic, 0)
-                answer = (await consumer.offsets_for_times({asked: timestamp_ms}))[asked]
-                return None if answer is None else int(answer.offset)
+                response = (await consumer.offsets_for_times({asked: timestamp_ms}))[asked]
+                return None if response is None else int(response.offset)
 
         return asyncio.run(asyncio.wait_for(go(), DEADLINE_S))
 

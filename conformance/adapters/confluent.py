@@ -60,7 +60,7 @@ class ConfluentClient:
         left = producer.flush(DEADLINE_S)
         if errors:
             raise KafkaException(errors[0])
-        assert left == 0, f"{left} records without an answer"
+        assert left == 0, f"{left} records without a response"
         return [offsets[index] for index in range(len(records))]
 
     def consume(
@@ -89,8 +89,8 @@ class ConfluentClient:
         consumer = _consumer(bootstrap, f"unused-{topic}")
         try:
             asked = [TopicPartition(topic, 0, timestamp_ms)]
-            (answer,) = consumer.offsets_for_times(asked, timeout=DEADLINE_S)
-            return answer.offset if answer.offset >= 0 else None
+            (response,) = consumer.offsets_for_times(asked, timeout=DEADLINE_S)
+            return response.offset if response.offset >= 0 else None
         finally:
             consumer.close()
 

@@ -83,8 +83,8 @@ class KafkaPythonClient:
         consumer = KafkaConsumer(bootstrap_servers=bootstrap)
         try:
             asked = TopicPartition(topic, 0)
-            answer = consumer.offsets_for_times({asked: timestamp_ms})[asked]
-            return None if answer is None else int(answer.offset)
+            response = consumer.offsets_for_times({asked: timestamp_ms})[asked]
+            return None if response is None else int(response.offset)
         finally:
             consumer.close()
 

@@ -166,7 +166,7 @@ def _run(each: Scenario, address: str, version: int, prefix: str) -> list[tuple[
         session.note("ended early", f"{address}: {type(error).__name__}: {error}")
     finally:
         session.close()
-    return session.answers
+    return session.responses
 
 
 if __name__ == "__main__":

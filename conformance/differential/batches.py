@@ -60,9 +60,9 @@ def fetch(
     partition_max: int = 1 << 20,
     **options: Any,
 ) -> f.FetchRequest:
-    wanted = f.FetchPartition(
+    requested = f.FetchPartition(
         partition, epoch, offset, fetched_epoch, partition_max_bytes=partition_max
     )
-    topics = [f.FetchTopic(topic, topic_id, [wanted])]
+    topics = [f.FetchTopic(topic, topic_id, [requested])]
     options = {"max_wait_ms": 0, "min_bytes": 0, **options}
     return f.FetchRequest(topics=topics, **options)

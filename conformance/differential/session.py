@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.differential.plain import Plainer
-from conformance.differential.wire import ConnectionClosed, NoAnswer, Wire
+from conformance.differential.wire import ConnectionClosed, NoResponse, Wire
 from odradek.protocol.messages import (
     create_topics_request,
     find_coordinator_request,
@@ -26,12 +26,12 @@ class Session:
     """One run of a scenario against one broker.
 
     `version` is the version of the API under test. `name()` returns the same names for both
-    brokers and other names in each run. `answers` holds (step, plain response) in order.
+    brokers and other names in each run. `responses` holds (step, plain response) in order.
     """
 
     def __init__(self, bootstrap: str, version: int, prefix: str) -> None:
         self.version = version
-        self.answers: list[tuple[str, Any]] = []
+        self.responses: list[tuple[str, Any]] = []
         self.plainer = Plainer(prefix)
         self._prefix = prefix
         self._bootstrap = bootstrap
@@ -58,25 +58,25 @@ class Session:
         return self.take(step, on=on)
 
     def send(self, request: Any, version: int | None = None, *, on: str = "main") -> None:
-        wanted = self.version if version is None else version
+        version = self.version if version is None else version
         with contextlib.suppress(ConnectionClosed):
-            self.wire(on).send(request, wanted)
+            self.wire(on).send(request, version)
 
     def take(self, step: str, *, on: str = "main") -> Any:
         """Keep the next response of a connection under `step`."""
-        assert step not in dict(self.answers), f"two steps are named {step}"
+        assert step not in dict(self.responses), f"two steps are named {step}"
         try:
-            answer = self.wire(on).receive()
-        except (ConnectionClosed, NoAnswer) as end:
-            self.answers.append((step, type(end).__name__))
+            response = self.wire(on).receive()
+        except (ConnectionClosed, NoResponse) as end:
+            self.responses.append((step, type(end).__name__))
             self._wires.pop(on).close()
             return None
-        self.answers.append((step, self.plainer.plain(answer)))
-        return answer
+        self.responses.append((step, self.plainer.plain(response)))
+        return response
 
     def note(self, step: str, value: Any) -> None:
         """Keep a value that the scenario computed."""
-        self.answers.append((step, value))
+        self.responses.append((step, value))
 
     def raw(self, step: str, frame: bytes) -> None:
         """Send a frame as a separate request, and keep the bytes of the response under `step`."""
@@ -84,8 +84,8 @@ class Session:
         try:
             wire.send_frame(frame)
             self.note(step, wire.receive_frame().hex())
-        except (ConnectionClosed, NoAnswer, OSError) as end:
-            self.note(step, "NoAnswer" if isinstance(end, NoAnswer) else "ConnectionClosed")
+        except (ConnectionClosed, NoResponse, OSError) as end:
+            self.note(step, "NoResponse" if isinstance(end, NoResponse) else "ConnectionClosed")
         finally:
             wire.close()
 
@@ -99,9 +99,9 @@ class Session:
         """Repeat a request until `ready(response)`: Kafka completes work in the background."""
         ends = time.monotonic() + SETTLE_S
         while True:
-            answer = self.quiet(request, version)
-            if ready(answer) or time.monotonic() > ends:
-                return answer
+            response = self.quiet(request, version)
+            if ready(response) or time.monotonic() > ends:
+                return response
             time.sleep(0.02)
 
     def create(self, hint: str = "t", partitions: int = 1, **configs: str) -> str:
@@ -111,23 +111,23 @@ class Session:
             The name of the topic.
         """
         name = self.name(hint)
-        given = [
+        creatable = [
             create_topics_request.CreatableTopicConfig(key.replace("_", "."), value)
             for key, value in configs.items()
         ]
-        topic = create_topics_request.CreatableTopic(name, partitions, 1, [], given)
-        answer = self.quiet(create_topics_request.CreateTopicsRequest([topic], 10_000), 7)
-        assert answer.topics[0].error_code == 0, answer
+        topic = create_topics_request.CreatableTopic(name, partitions, 1, [], creatable)
+        response = self.quiet(create_topics_request.CreateTopicsRequest([topic], 10_000), 7)
+        assert response.topics[0].error_code == 0, response
         self.led(name)
         return name
 
     def led(self, name: str) -> Any:
         """Wait until the partitions have leaders that serve them. Return the topic's metadata."""
-        wanted = [metadata_request.MetadataRequestTopic(name=name)]
-        request = metadata_request.MetadataRequest(wanted, False)
+        requested = [metadata_request.MetadataRequestTopic(name=name)]
+        request = metadata_request.MetadataRequest(requested, False)
 
-        def ready(answer: Any) -> bool:
-            topic = answer.topics[0]
+        def ready(response: Any) -> bool:
+            topic = response.topics[0]
             return topic.error_code == 0 and all(p.error_code == 0 for p in topic.partitions)
 
         found = self.until(ready, request, 12).topics[0]
@@ -138,9 +138,9 @@ class Session:
 
     def fill(self, request: Any) -> None:
         """Produce without keeping the response. The request must succeed."""
-        answer = self.quiet(request, 9)
-        for topic in answer.responses:
-            assert all(part.error_code == 0 for part in topic.partition_responses), answer
+        response = self.quiet(request, 9)
+        for topic in response.responses:
+            assert all(part.error_code == 0 for part in topic.partition_responses), response
 
     def producer_id(self) -> int:
         """Return a producer id. Kafka's broker first fetches a block of ids from the controller."""
@@ -150,9 +150,9 @@ class Session:
 
     def gone(self, name: str) -> None:
         """Wait until the broker reports the topic as unknown."""
-        wanted = [metadata_request.MetadataRequestTopic(name=name)]
-        request = metadata_request.MetadataRequest(wanted, False)
-        self.until(lambda answer: answer.topics[0].error_code == 3, request, 12)
+        requested = [metadata_request.MetadataRequestTopic(name=name)]
+        request = metadata_request.MetadataRequest(requested, False)
+        self.until(lambda response: response.topics[0].error_code == 3, request, 12)
 
     def topic_id(self, name: str) -> bytes:
         found: bytes = self.led(name).topic_id
@@ -162,7 +162,7 @@ class Session:
         """Return the name of a group whose coordinator is loaded."""
         name = self.name(hint)
         find = find_coordinator_request.FindCoordinatorRequest(name)
-        self.until(lambda answer: answer.error_code == 0, find, 3)
+        self.until(lambda response: response.error_code == 0, find, 3)
         fetch = offset_fetch_request.OffsetFetchRequest(name, None)
-        self.until(lambda answer: answer.error_code not in COORDINATOR_RETRIES, fetch, 7)
+        self.until(lambda response: response.error_code not in COORDINATOR_RETRIES, fetch, 7)
         return name

@@ -15,7 +15,7 @@ class ConnectionClosed(Exception):
     """The broker closed the connection without a response."""
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """The broker did not respond in time."""
 
 
@@ -41,20 +41,20 @@ class Wire:
         self._client.send_frame(frame)
 
     def receive(self) -> Any:
-        """Return the next response; raise ConnectionClosed or NoAnswer."""
+        """Return the next response; raise ConnectionClosed or NoResponse."""
         try:
             return self._client.receive().message
         except TimeoutError as error:
-            raise NoAnswer from error
+            raise NoResponse from error
         except OSError as error:
             raise ConnectionClosed from error
 
     def receive_frame(self) -> bytes:
-        """Return the next frame; raise ConnectionClosed or NoAnswer."""
+        """Return the next frame; raise ConnectionClosed or NoResponse."""
         try:
             return self._client.receive_frame()
         except TimeoutError as error:
-            raise NoAnswer from error
+            raise NoResponse from error
         except OSError as error:
             raise ConnectionClosed from error
 

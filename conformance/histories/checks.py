@@ -41,11 +41,11 @@ def inconsistent_offsets(facts: Facts) -> Iterator[Anomaly]:
 def duplicates(facts: Facts) -> Iterator[Anomaly]:
     """One value at two offsets. Kafka allows it for a producer that is not idempotent."""
     for key, log in facts.logs.items():
-        places = defaultdict(list)
+        offsets_of = defaultdict(list)
         for offset, values in log.at.items():
             for value in values:
-                places[value].append(offset)
-        for value, offsets in places.items():
+                offsets_of[value].append(offset)
+        for value, offsets in offsets_of.items():
             if len(offsets) > 1:
                 writer = facts.writer.get((key, value))
                 plain = writer is not None and not writer[0].idempotent
@@ -116,17 +116,17 @@ def inside_one_operation(facts: Facts) -> Iterator[Anomaly]:
     between = "the writes of transactions interleave"
     for op in facts.history.ops:
         if op.isolation == READ_COMMITTED:
-            for key, places in _read_places(facts, op).items():
+            for key, indexes in _read_indexes(facts, op).items():
                 if key not in op.moved:
-                    yield from _steps(op, key, places, "poll", "")
+                    yield from _steps(op, key, indexes, "poll", "")
         if op.idempotent:
-            for key, places in _send_places(facts, op).items():
-                yield from _steps(op, key, places, "send", between)
+            for key, indexes in _send_indexes(facts, op).items():
+                yield from _steps(op, key, indexes, "send", between)
 
 
-def _steps(op: Op, key: int, places: list[int], what: str, skip_allowed: str) -> Iterator[Anomaly]:
-    for before, after in pairwise(places):
-        detail = {"key": key, "places": [before, after], "op": op.name}
+def _steps(op: Op, key: int, indexes: list[int], what: str, skip_allowed: str) -> Iterator[Anomaly]:
+    for before, after in pairwise(indexes):
+        detail = {"key": key, "indexes": [before, after], "op": op.name}
         if after > before + 1:
             yield Anomaly(f"int-{what}-skip", skip_allowed, detail)
         elif after <= before:
@@ -144,22 +144,22 @@ def across_polls(facts: Facts) -> Iterator[Anomaly]:
         for op in ops:
             if op.isolation != READ_COMMITTED:
                 continue
-            for key, places in _read_places(facts, op).items():
+            for key, indexes in _read_indexes(facts, op).items():
                 if key in expected and key not in op.moved:
-                    yield from _place(key, expected[key], places[0], op)
-                expected[key] = (places[-1] + 1, op)
+                    yield from _index(key, expected[key], indexes[0], op)
+                expected[key] = (indexes[-1] + 1, op)
             for key in op.moved:
                 expected.pop(key, None)
             for key, offset in op.sought.items():
                 expected[key] = (facts.logs[key].index_from(offset), op)
 
 
-def _place(key: int, expected: tuple[int, Op], found: int, op: Op) -> Iterator[Anomaly]:
-    place, before = expected
-    if found == place:
+def _index(key: int, expected: tuple[int, Op], found: int, op: Op) -> Iterator[Anomaly]:
+    index, before = expected
+    if found == index:
         return
-    kind = "poll-skip" if found > place else "nonmonotonic-poll"
-    yield _found(kind, key=key, delta=found - place + 1, ops=[before.name, op.name])
+    kind = "poll-skip" if found > index else "nonmonotonic-poll"
+    yield _found(kind, key=key, delta=found - index + 1, ops=[before.name, op.name])
 
 
 def across_sends(facts: Facts) -> Iterator[Anomaly]:
@@ -167,11 +167,11 @@ def across_sends(facts: Facts) -> Iterator[Anomaly]:
     for ops in _by_process(facts).values():
         last: dict[int, tuple[int, Op]] = {}
         for op in ops:
-            for key, places in _send_places(facts, op).items() if op.idempotent else ():
-                if key in last and places[0] <= last[key][0]:
-                    detail = {"key": key, "places": [last[key][0], places[0]]}
+            for key, indexes in _send_indexes(facts, op).items() if op.idempotent else ():
+                if key in last and indexes[0] <= last[key][0]:
+                    detail = {"key": key, "indexes": [last[key][0], indexes[0]]}
                     yield _found("nonmonotonic-send", ops=[last[key][1].name, op.name], **detail)
-                last[key] = (places[-1], op)
+                last[key] = (indexes[-1], op)
 
 
 def realtime_order(facts: Facts) -> Iterator[Anomaly]:
@@ -259,7 +259,7 @@ def _found(kind: str, **detail: Any) -> Anomaly:
     return Anomaly(kind, "", detail)
 
 
-def _read_places(facts: Facts, op: Op) -> dict[int, list[int]]:
+def _read_indexes(facts: Facts, op: Op) -> dict[int, list[int]]:
     """Return the index of each read in its key's order, in the order of the reads."""
     found: dict[int, list[int]] = {}
     for read in op.reads:
@@ -267,13 +267,13 @@ def _read_places(facts: Facts, op: Op) -> dict[int, list[int]]:
     return found
 
 
-def _send_places(facts: Facts, op: Op) -> dict[int, list[int]]:
+def _send_indexes(facts: Facts, op: Op) -> dict[int, list[int]]:
     """Return the index of each committed send in its key's order, where it is known."""
     found: dict[int, list[int]] = {}
     for send in op.sends:
-        place = facts.logs[send.key].index.get(send.value)
-        if place is not None:
-            found.setdefault(send.key, []).append(place)
+        index = facts.logs[send.key].index.get(send.value)
+        if index is not None:
+            found.setdefault(send.key, []).append(index)
     return found
 
 

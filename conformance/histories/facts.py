@@ -43,8 +43,8 @@ class Facts:
 
     def offset_of(self, key: int, value: int) -> int | None:
         log = self.logs[key]
-        place = log.index.get(value)
-        return None if place is None else log.offsets[place]
+        index = log.index.get(value)
+        return None if index is None else log.offsets[index]
 
 
 def gather(history: History) -> Facts:

@@ -38,7 +38,7 @@ def finish(
         _end_transaction(settings, transactional_id)
     admin = AdminClient(settings.common)
     keys = range(settings.keys)
-    partitions = {key: TopicPartition(*settings.place(key)) for key in keys}
+    partitions = {key: TopicPartition(*settings.partition_of(key)) for key in keys}
     check()
     stable, ends = _await_stable(admin, partitions, stable_s)
     for key in keys:
@@ -46,10 +46,10 @@ def finish(
             both = {"last_stable_offset": stable[key], "high_watermark": ends[key]}
             history.event("stuck", key=key, **both)
     whole = True
-    for place, isolation in enumerate((READ_COMMITTED, READ_UNCOMMITTED)):
+    for index, isolation in enumerate((READ_COMMITTED, READ_UNCOMMITTED)):
         check()
         goal = stable if isolation == READ_COMMITTED else ends
-        whole &= _read_all(settings, partitions, goal, isolation, FINAL_PROCESS + place, history)
+        whole &= _read_all(settings, partitions, goal, isolation, FINAL_PROCESS + index, history)
     if whole:
         history.event("final")
 
@@ -82,8 +82,10 @@ def _offsets(
     admin: AdminClient, partitions: dict[int, TopicPartition], isolation: IsolationLevel
 ) -> dict[int, int]:
     asked = {each: OffsetSpec.latest() for each in partitions.values()}
-    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=STABLE_S)
-    found = {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+    responses = admin.list_offsets(asked, isolation_level=isolation, request_timeout=STABLE_S)
+    found = {
+        (tp.topic, tp.partition): response.result().offset for tp, response in responses.items()
+    }
     return {key: found[each.topic, each.partition] for key, each in partitions.items()}
 
 

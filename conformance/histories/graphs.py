@@ -93,7 +93,7 @@ def path(graph: Graph, start: int, goal: int, within: set[int]) -> list[int] | N
 def cycles(facts: Facts) -> Iterator[Anomaly]:
     """Yield one anomaly for each component, with its shortest cycle."""
     ops = [op for op in facts.history.ops if _is_node(facts, op)]
-    number = {id(op): place for place, op in enumerate(ops)}
+    number = {id(op): op_index for op_index, op in enumerate(ops)}
     ww, wr, rw = _edges(facts, ops, number)
     yield from _closed(ops, "G1c", wr, wr, "")
     yield from _closed(ops, "G0", ww, ww, NO_WRITE_ISOLATION)
@@ -120,16 +120,16 @@ def _edges(facts: Facts, ops: list[Op], number: dict[int, int]) -> tuple[Graph, 
     for key, log in facts.logs.items():
         for before, after in zip(log.order, log.order[1:], strict=False):
             _link(ww, writer(key, before), writer(key, after))
-    for place, op in enumerate(ops):
+    for op_index, op in enumerate(ops):
         last: dict[int, int] = {}
         for read in op.reads:
-            _link(wr, writer(read.key, read.value), place)
+            _link(wr, writer(read.key, read.value), op_index)
             found = facts.logs[read.key].index_from(read.offset)
             last[read.key] = max(found, last.get(read.key, -1))
         for key, index in last.items():
             order = facts.logs[key].order
             if index < len(order) - 1:
-                _link(rw, place, writer(key, order[index + 1]))
+                _link(rw, op_index, writer(key, order[index + 1]))
     return ww, wr, rw
 
 

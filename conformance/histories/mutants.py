@@ -157,7 +157,7 @@ BROKEN = 70
 MISFITS = (TypeError, AttributeError, NameError, LookupError, ValueError, AssertionError)
 ABORT_SHARE = 0.3
 STABLE_S = 30.0
-LOST_ANSWERS = ("net-mute", "net-mute", "net-cut")
+LOST_RESPONSES = ("net-mute", "net-mute", "net-cut")
 
 MUTANTS = {
     mutant.name: mutant
@@ -167,7 +167,7 @@ MUTANTS = {
             "a batch that comes again is appended again",
             _no_dedupe,
             frozenset({"duplicate"}),
-            LOST_ANSWERS,
+            LOST_RESPONSES,
             clients="producer=4,consumer=2",
         ),
         Mutant(

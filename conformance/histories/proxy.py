@@ -210,7 +210,7 @@ class Proxy:
             link.reset()
             return
         self.links.add(link)
-        self._task(self._answers(link, from_broker))
+        self._task(self._responses(link, from_broker))
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await self._requests(link, reader)
         if not link.held:
@@ -231,7 +231,7 @@ class Proxy:
             link.broker.write(frame)
             await link.broker.drain()
 
-    async def _answers(self, link: Link, reader: asyncio.StreamReader) -> None:
+    async def _responses(self, link: Link, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(READ_BYTES):
                 if not link.muted:

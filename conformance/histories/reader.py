@@ -50,12 +50,15 @@ class Reader:
         """Assign only these keys, starting at these offsets."""
         self.next = dict(offsets)
         self.consumer.assign(
-            [TopicPartition(*self.settings.place(key), offset) for key, offset in offsets.items()]
+            [
+                TopicPartition(*self.settings.partition_of(key), offset)
+                for key, offset in offsets.items()
+            ]
         )
 
     def committed(self, keys: list[int]) -> dict[int, int]:
         """Return the group's committed offsets, or 0 for a key without a committed offset."""
-        asked = [TopicPartition(*self.settings.place(key)) for key in keys]
+        asked = [TopicPartition(*self.settings.partition_of(key)) for key in keys]
         found = attempt(lambda left: self.consumer.committed(asked, timeout=left))
         for each in found:
             if each.error is not None:
@@ -85,13 +88,16 @@ class Reader:
         return {key: offset + 1 for key, offset, _ in self.reads}
 
     def as_partitions(self, positions: dict[int, int]) -> list[TopicPartition]:
-        return [TopicPartition(*self.settings.place(k), offset) for k, offset in positions.items()]
+        return [
+            TopicPartition(*self.settings.partition_of(k), offset)
+            for k, offset in positions.items()
+        ]
 
     def rewind(self) -> dict[int, int]:
         """Seek back to the first record of each key read since the key was assigned."""
         sought: dict[int, int] = {}
-        for place, (key, offset, _) in enumerate(self.reads):
-            if place >= self.taken.get(key, 0):
+        for index, (key, offset, _) in enumerate(self.reads):
+            if index >= self.taken.get(key, 0):
                 sought.setdefault(key, offset)
         for each in self.as_partitions(sought):
             self.consumer.seek(each)

@@ -127,9 +127,9 @@ def _let_run(plan: Plan, history: HistoryFile, check: Callable[[], None]) -> Non
     while time.monotonic() < end:
         check()
         time.sleep(CHECK_S)
-    wanted = {KINDS[role] for role in plan.clients}
+    required = {KINDS[role] for role in plan.clients}
     deadline = time.monotonic() + GO_ON_S
-    while not wanted <= achieved(parse(history.lines())) and time.monotonic() < deadline:
+    while not required <= achieved(parse(history.lines())) and time.monotonic() < deadline:
         check()
         time.sleep(CHECK_S)
 
@@ -199,9 +199,9 @@ def crew(plan: Plan, base: Settings) -> Iterator[Settings]:
     """
     slot = 0
     for role, number in plan.clients.items():
-        for place in range(number):
+        for index in range(number):
             slot += 1
-            mode = plan.mode if plan.mode != "both" else ("subscribe", "assign")[place % 2]
+            mode = plan.mode if plan.mode != "both" else ("subscribe", "assign")[index % 2]
             mode = "subscribe" if role == TXN_V2 else mode
             alone = f"-{slot}" if mode == "assign" else ""
             settings = replace(base, slot=slot, role=role, mode=mode)

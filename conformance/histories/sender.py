@@ -25,7 +25,7 @@ class Outbox:
     def send(self, key: int, value: int) -> None:
         entry = [key, value, None, INFO]
         self.sends.append(entry)
-        topic, partition = self.settings.place(key)
+        topic, partition = self.settings.partition_of(key)
         self.producer.produce(
             topic, b"%d" % value, partition=partition, on_delivery=self._report(entry)
         )
@@ -85,7 +85,7 @@ class PlainSender:
             self.record.give_up(INFO, error, sends=outbox.sends)
             return
         if left or not outbox.delivered:
-            self.record.give_up(INFO, f"{left} without an answer", sends=outbox.sends)
+            self.record.give_up(INFO, f"{left} without a response", sends=outbox.sends)
         self.record.event(OK, sends=outbox.sends)
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class Settings:
     def keys(self) -> int:
         return len(self.topics) * self.partitions
 
-    def place(self, key: int) -> tuple[str, int]:
+    def partition_of(self, key: int) -> tuple[str, int]:
         """Return a key's topic and partition."""
         return self.topics[key // self.partitions], key % self.partitions
 

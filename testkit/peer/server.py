@@ -167,8 +167,8 @@ def start_command(
     log_dir = directory / "data"
     directory.mkdir(parents=True, exist_ok=True)
     advertised = (properties or {}).get("advertised.listeners", f"PLAINTEXT://{HOST}:{port}")
-    places = {"address": f"{HOST}:{port}", "data": str(log_dir), "advertised": advertised}
-    filled = [word.format(**places) for word in command]
+    values = {"address": f"{HOST}:{port}", "data": str(log_dir), "advertised": advertised}
+    filled = [word.format(**values) for word in command]
     path = os.pathsep.join((str(ROOT), python_path(ROOT)))
     return _launch("broker", f"{HOST}:{port}", filled, directory, log_dir, {"PYTHONPATH": path})
 
@@ -198,14 +198,14 @@ def free_ports(count: int) -> list[int]:
     with path.open("a+", encoding="ascii") as counter:
         fcntl.flock(counter, fcntl.LOCK_EX)
         counter.seek(0)
-        place = int(counter.read() or os.getpid())
+        number = int(counter.read() or os.getpid())
         while len(ports) < count:
-            place += 1
-            port = PORTS[place % len(PORTS)]
+            number += 1
+            port = PORTS[number % len(PORTS)]
             if _is_free(port):
                 ports.append(port)
         counter.truncate(0)
-        counter.write(str(place % len(PORTS)))
+        counter.write(str(number % len(PORTS)))
     return ports
 
 
@@ -257,7 +257,7 @@ def _launch(
     broker = BrokerProcess(
         name, bootstrap, process, directory, log_dir, Path(log_name), 0.0, command, environment
     )
-    _await_first_answer(broker, began)
+    _await_first_response(broker, began)
     broker.started_s = time.monotonic() - began
     return broker
 
@@ -277,18 +277,18 @@ def spawn(
     )
 
 
-def _await_first_answer(broker: BrokerProcess, began: float) -> None:
+def _await_first_response(broker: BrokerProcess, began: float) -> None:
     host, port = broker.bootstrap.rsplit(":", 1)
-    while not answers(host, int(port)):
+    while not responds(host, int(port)):
         if broker.process.poll() is not None:
             raise RuntimeError(f"{broker.name} ended while starting: {broker.log_text()[-2000:]}")
         if time.monotonic() - began > START_TIMEOUT_S:
             broker.kill()
-            raise RuntimeError(f"{broker.name} does not answer: {broker.log_text()[-2000:]}")
+            raise RuntimeError(f"{broker.name} does not respond: {broker.log_text()[-2000:]}")
         time.sleep(0.002)
 
 
-def answers(host: str, port: int) -> bool:
+def responds(host: str, port: int) -> bool:
     """Return whether the broker responds to ApiVersions (key 18, version 0, header v1)."""
     body = struct.pack(">hhih", 18, 0, 1, 4) + b"ping"
     try:

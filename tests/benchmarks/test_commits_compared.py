@@ -145,20 +145,20 @@ def test_the_order_of_the_sides_alternates() -> None:
 
 def test_pairs_of_other_commits_or_of_another_machine_are_not_continued(tmp_path: Path) -> None:
     out = tmp_path / "commits.json"
-    wanted = {
+    settings = {
         "base": {"commit": "a"},
         "head": {"commit": "b"},
         "scale": 1.0,
         "machine": {"date": "1", "processor": "x"},
         "pairs_wanted": 9,
     }
-    assert commits_compared.recorded(out, wanted)["pairs"] == []
-    out.write_text(json.dumps({**wanted, "pairs": [1, 2]}))
-    later = {**wanted, "machine": {"date": "2", "processor": "x"}}
+    assert commits_compared.recorded(out, settings)["pairs"] == []
+    out.write_text(json.dumps({**settings, "pairs": [1, 2]}))
+    later = {**settings, "machine": {"date": "2", "processor": "x"}}
     assert commits_compared.recorded(out, later)["pairs"] == [1, 2]
     for change in ({"head": {"commit": "c"}}, {"scale": 0.5}, {"machine": {"processor": "y"}}):
         with pytest.raises(SystemExit):
-            commits_compared.recorded(out, {**wanted, **change})
+            commits_compared.recorded(out, {**settings, **change})
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="the source is not a git repository")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from benchmarks.minimal_broker import (
-    ANSWERS,
     METRIC,
     PROGRAMS,
+    RESPONSES,
     SIZES,
     VERSION,
     Request,
@@ -54,13 +54,13 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @contextmanager
 def minimal_broker(
-    programs: Path, request: Request, work: Path, answers: str = "each"
+    programs: Path, request: Request, work: Path, responses: str = "each"
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The running C program and its port."""
     (work / "response").write_bytes(RESPONSE)
     options = [str(work / "log"), str(len(request.frame)), str(request.batch_position)]
     with subprocess.Popen(
-        [str(programs / "minimal_broker"), *options, str(work / "response"), answers],
+        [str(programs / "minimal_broker"), *options, str(work / "response"), responses],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -88,14 +88,14 @@ def drive(
     )
 
 
-@pytest.mark.parametrize("answers", ANSWERS.values())
+@pytest.mark.parametrize("responses", RESPONSES.values())
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: size.key)
 def test_c_program_appends_each_batch_and_returns_the_fixed_response(
-    programs: Path, tmp_path: Path, size: Size, answers: str
+    programs: Path, tmp_path: Path, size: Size, responses: str
 ) -> None:
     batch = batch_of(size)
     request = request_of(batch, "topic")
-    with minimal_broker(programs, request, tmp_path, answers) as (program, port):
+    with minimal_broker(programs, request, tmp_path, responses) as (program, port):
         done = drive(programs, port, request.frame, tmp_path, count := 23)
     assert done.returncode == 0, done.stderr
     assert program.returncode == 0
@@ -104,12 +104,14 @@ def test_c_program_appends_each_batch_and_returns_the_fixed_response(
     assert last == RESPONSE[:4] + struct.pack(">i", count - 1) + RESPONSE[8:]
 
 
-@pytest.mark.parametrize("place", [21, HEADER_BYTES, -1], ids=["attributes", "record", "last byte"])
+@pytest.mark.parametrize(
+    "position", [21, HEADER_BYTES, -1], ids=["attributes", "record", "last byte"]
+)
 def test_c_program_refuses_a_batch_whose_crc_does_not_match(
-    programs: Path, tmp_path: Path, place: int
+    programs: Path, tmp_path: Path, position: int
 ) -> None:
     batch = bytearray(batch_of(SIZES[0]))
-    batch[place] ^= 1
+    batch[position] ^= 1
     request = request_of(bytes(batch), "topic")
     with minimal_broker(programs, request, tmp_path) as (program, port):
         done = drive(programs, port, request.frame, tmp_path, IN_FLIGHT)

@@ -24,7 +24,7 @@ from tests.helpers.fuzzing import rounds
 from tests.protocol.building import Builder
 
 FUZZ_S = 8.0
-ANSWER_TIMEOUT_S = 0.25
+RESPONSE_TIMEOUT_S = 0.25
 RUNS = 3
 SMALL = ("timeout", "wait", "interval")
 
@@ -87,7 +87,7 @@ class Attacker:
     def send(self, data: bytes) -> None:
         if self.client is None:
             self.client = WireClient(self.address)
-            self.client.socket.settimeout(ANSWER_TIMEOUT_S)
+            self.client.socket.settimeout(RESPONSE_TIMEOUT_S)
         try:
             self.client.send_frame(data)
             self.client.receive_frame()

@@ -20,10 +20,10 @@ VERSION = 8
 
 
 def commit(state: OnDisk, offset: int, group: str = "g") -> Result[OffsetCommitResponse]:
-    place = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    existing = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     # The second partition does not exist. Its code does not depend on the append.
     missing = OffsetCommitRequestPartition(partition_index=7, committed_offset=offset)
-    topics = [OffsetCommitRequestTopic("t", partitions=[place, missing])]
+    topics = [OffsetCommitRequestTopic("t", partitions=[existing, missing])]
     return state.groups.offsets.commit(OffsetCommitRequest(group, topics=topics), VERSION)
 
 

@@ -34,15 +34,15 @@ class SparkCommands:
             if not arguments:
                 continue
             assert arguments[:2] == ["odradek", "pipeline"], f"not a command of Spark: {line}"
-            answer = self._ask(
+            response = self._ask(
                 {
                     "arguments": arguments[1:],
                     "address": environment["ODRADEK_BOOTSTRAP_SERVER"],
                     "directory": str(directory),
                 }
             )
-            assert answer["exit_code"] == 0, (line, answer, self._stderr.read_text())
-            output += str(answer["output"])
+            assert response["exit_code"] == 0, (line, response, self._stderr.read_text())
+            output += str(response["output"])
         return output
 
     def close(self) -> None:
@@ -69,8 +69,8 @@ class SparkCommands:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, self._stderr.read_text()
-        answer: dict[str, object] = json.loads(line)
-        return answer
+        response: dict[str, object] = json.loads(line)
+        return response
 
 
 def main() -> None:

@@ -189,8 +189,8 @@ def _killed_and_balanced(killer: CompactingKiller, kills: int, seed: int) -> dic
     unfinished = 0
     for _ in range(kills):
         killed_at = time.monotonic() + LIFE_S + killer.random.random() * KILL_AFTER_S_MAX
-        wanted = killer.random.choice((".cleaned", ".swap", ".swap"))
-        while time.monotonic() < killed_at and not seen(directory, wanted):
+        suffix = killer.random.choice((".cleaned", ".swap", ".swap"))
+        while time.monotonic() < killed_at and not seen(directory, suffix):
             ledger.write()
             time.sleep(0.0005)
         killer.kill()

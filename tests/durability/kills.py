@@ -186,7 +186,7 @@ class Writer:
         self.send()
         deadline = time.monotonic() + FLUSH_S
         while len(self.acknowledged) == known:
-            assert time.monotonic() < deadline, "the broker does not answer"
+            assert time.monotonic() < deadline, "the broker does not respond"
             self.producer.poll(0.01)
         thread = killer.kill_later()
         while thread.is_alive() and len(self.sent) < limit:

@@ -29,7 +29,7 @@ def test_a_transaction_cut_off_before_it_asked_to_commit_has_failed(
     events: list[str], status: str
 ) -> None:
     lines = [_line("invoke", 1, f="txn", sends=[[0, 7]])]
-    lines += [_line(kind, 2 + place, f="txn") for place, kind in enumerate(events)]
+    lines += [_line(kind, 2 + index, f="txn") for index, kind in enumerate(events)]
     (op,) = parse(lines).ops
     assert op.status == status
     assert (op.ended == NEVER) == (not {"ok", "fail"} & set(events))

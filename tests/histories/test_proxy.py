@@ -180,8 +180,8 @@ def test_a_delayed_request_is_overtaken_by_another_connection(
     clock.let_pass(FOR_S)
     assert broker.wait_for(4) == [0, 0, 2, 1]
     fault.join()
-    answer = _frame(PRODUCE, 1)
-    assert slow.recv(len(answer), socket.MSG_WAITALL) == answer
+    response = _frame(PRODUCE, 1)
+    assert slow.recv(len(response), socket.MSG_WAITALL) == response
 
 
 def test_a_late_request_arrives_after_its_connection_has_gone(

@@ -103,10 +103,10 @@ def test_offsets_of_a_subscribed_topic_are_not_deleted(
     offsets = [TopicPartition("t", 0, 3), TopicPartition("u", 0, 4)]
     member.consumer.commit(asynchronous=False, offsets=offsets)
     assert committed(admin, "g") == {"t": 3, "u": 4}
-    places = [Partition("t", 0), Partition("u", 0)]
+    partitions = [Partition("t", 0), Partition("u", 0)]
     errors = {
-        place.topic: error.errno
-        for place, error in python_admin.delete_group_offsets("g", places).items()
+        partition.topic: error.errno
+        for partition, error in python_admin.delete_group_offsets("g", partitions).items()
     }
     assert errors == {"t": 86, "u": 0}, "86 is GROUP_SUBSCRIBED_TO_TOPIC"
     assert committed(admin, "g") == {"t": 3}

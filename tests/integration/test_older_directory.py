@@ -294,9 +294,12 @@ def committed_offsets(older: Older) -> dict[str, Any]:
     for group in older.expected["offsets"]:
         request = ConsumerGroupTopicPartitions(group)
         (future,) = older.admin.list_consumer_group_offsets([request]).values()
-        for place in future.result(60).topic_partitions:
-            assert place.error is None
-            found[group][f"{place.topic}-{place.partition}"] = [place.offset, place.metadata or ""]
+        for partition in future.result(60).topic_partitions:
+            assert partition.error is None
+            found[group][f"{partition.topic}-{partition.partition}"] = [
+                partition.offset,
+                partition.metadata or "",
+            ]
     return dict(found)
 
 

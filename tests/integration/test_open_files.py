@@ -84,12 +84,14 @@ def read(address: str, group: str) -> Places:
             for member in members:
                 for message in member.consume(500, 0.05):
                     assert message.error() is None, message.error()
-                    place = found[message.topic(), message.partition()]
-                    place[message.offset()] = message.value()
+                    partition = found[message.topic(), message.partition()]
+                    partition[message.offset()] = message.value()
     finally:
         for member in members:
             member.close()
-    return {place: [records[at] for at in sorted(records)] for place, records in found.items()}
+    return {
+        partition: [records[at] for at in sorted(records)] for partition, records in found.items()
+    }
 
 
 def assert_room_for_clients(process: BrokerProcess) -> None:

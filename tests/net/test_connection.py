@@ -215,11 +215,11 @@ def test_pipelined_requests_with_pending_responses_are_bounded() -> None:
         taken = feed(connection, stream)
         assert len(due) == NetLimits().requests_in_flight_max
         assert not transport.reading
-        answered = 0
-        while answered < 100_000:
-            for result in due[answered:]:
+        completed = 0
+        while completed < 100_000:
+            for result in due[completed:]:
                 result.complete([b"y"])
-            answered = len(due)
+            completed = len(due)
             await iterations(4)
             taken += feed(connection, memoryview(stream)[taken:])
             assert len(connection._queue) <= NetLimits().requests_in_flight_max
@@ -307,11 +307,11 @@ def test_requests_in_flight_are_bounded_over_all_connections() -> None:
             await iterations()
         assert 100 <= len(due) <= 100 + len(opened), "each may have one"
         assert all(connection._queue for connection, _ in opened)
-        answered = 0
-        while answered < len(due):
-            for result in due[answered:]:
+        completed = 0
+        while completed < len(due):
+            for result in due[completed:]:
                 result.complete([b"y"])
-                answered += 1
+                completed += 1
             await iterations()
         assert len(due) == 50 * 20
         assert queued.used == 0

@@ -36,7 +36,7 @@ def echo(_: Any, view: memoryview) -> list[bytes]:
     return [bytes(view)]
 
 
-async def answered(peer: Peer) -> bool:
+async def responds(peer: Peer) -> bool:
     await peer.send(frame(b"question"))
     return await peer.read_frame() == b"question"
 
@@ -44,7 +44,7 @@ async def answered(peer: Peer) -> bool:
 async def one_connection(server: Server) -> None:
     """Open and close a connection: uvloop opens a descriptor of its own for the first one."""
     peer = await Peer.connect(server)
-    assert await answered(peer)
+    assert await responds(peer)
     peer.close()
     await until(lambda: not server.connections)
     await iterations(20)
@@ -66,7 +66,7 @@ def test_requests_carry_the_name_of_their_listener(loop: str) -> None:
         for endpoint in server.endpoints:
             peer = Peer(socket.create_connection((endpoint.host, endpoint.port)))
             peer.sock.setblocking(False)
-            assert await answered(peer)
+            assert await responds(peer)
             peer.close()
         inside, outside = server.endpoints
         assert seen == [
@@ -91,7 +91,7 @@ def test_an_empty_host_serves_both_families_and_shows_ipv4_addresses() -> None:
             for host in ("127.0.0.1", "::1"):
                 peer = Peer(socket.create_connection((host, server.endpoints[0].port)))
                 peer.sock.setblocking(False)
-                assert await answered(peer)
+                assert await responds(peer)
                 peer.close()
 
     run(main())
@@ -151,10 +151,10 @@ def test_at_max_connections_new_connections_wait(loop: str) -> None:
         limits = NetLimits(connections_max=2)
         async with serving(echo, limits=limits) as server:
             first, second, third = [await Peer.connect(server) for _ in range(3)]
-            assert await answered(first)
-            assert await answered(second)
+            assert await responds(first)
+            assert await responds(second)
             await third.send(frame(b"patient"))
-            assert await answered(first)
+            assert await responds(first)
             assert len(server.connections) == 2
             first.close()
             assert await third.read_frame() == b"patient"
@@ -170,14 +170,14 @@ def test_an_address_with_too_many_connections_is_rejected(loop: str, caplog: Any
         limits = NetLimits(connections_max_per_ip=1)
         async with serving(echo, limits=limits) as server:
             first = await Peer.connect(server)
-            assert await answered(first)
+            assert await responds(first)
             second = await Peer.connect(server)
             assert await second.ended()
-            assert await answered(first)
+            assert await responds(first)
             first.close()
             await until(lambda: not server.connections)
             third = await Peer.connect(server)
-            assert await answered(third)
+            assert await responds(third)
             second.close()
             third.close()
 
@@ -192,7 +192,7 @@ def test_an_address_may_have_a_limit_of_its_own() -> None:
         )
         async with serving(echo, limits=limits) as server:
             peer = await Peer.connect(server)
-            assert await answered(peer)
+            assert await responds(peer)
             peer.close()
 
     run(main())
@@ -275,18 +275,18 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(loop: str, caplog: An
         async with serving(dispatch, limits=limits, clock=clock) as server:
             busy, idle, slow, waiting = [await Peer.connect(server) for _ in range(4)]
             await waiting.send(frame(b"wait"))
-            assert await answered(idle)
+            assert await responds(idle)
             await slow.send(b"\0\0\0\x10ab")  # slowloris: a frame that never ends
             await until(lambda: len(server.connections) == 4)
             await until(lambda: waits and any(each._receive.kept for each in server.connections))
             for _ in range(3):
-                assert await answered(busy)
+                assert await responds(busy)
                 server.tick()
                 clock.advance(29_000)
             server.tick()
             assert await idle.ended()
             assert await slow.ended()
-            assert await answered(busy)
+            assert await responds(busy)
             due.complete([b"at last"])
             assert await waiting.read_frame() == b"at last"
             for peer in (busy, idle, slow, waiting):
@@ -448,7 +448,7 @@ def test_a_holder_of_memory_that_stops_sending_is_closed(loop: str, caplog: Any)
             request = frame(bytes(800_000))
             sending = asyncio.ensure_future(honest.send(request))
             await until(lambda: server.budget.waiting)
-            assert await answered(small)
+            assert await responds(small)
             server.tick()
             assert len(server.connections) == 3
             clock.advance(5_000)
@@ -472,7 +472,7 @@ def test_a_thousand_short_connections_leak_nothing(loop: str) -> None:
             for number in range(200):
                 peers = [await Peer.connect(server) for _ in range(5)]
                 for peer in peers:
-                    assert await answered(peer)
+                    assert await responds(peer)
                 for peer in peers:
                     if number % 2:
                         peer.reset()

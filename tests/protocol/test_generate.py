@@ -40,12 +40,12 @@ def test_the_version_ranges_equal_those_of_a_kafka_4_1_broker() -> None:
     # Behind the correlation id: an ApiVersions response has header version 0 in every version.
     response, end = decoder(ApiVersionsResponse, 4)(memoryview(data), 4)
     assert end == len(data) == 786
-    answered = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    advertised = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
     # Produce is advertised from 0 for librdkafka's sake, and served from 3 (KAFKA-18659).
-    assert answered.pop(ApiKey.PRODUCE) == (0, 13)
+    assert advertised.pop(ApiKey.PRODUCE) == (0, 13)
     ours = {int(key): (low, high) for key, (low, high, _flexible) in API_RANGES.items()}
     assert ours.pop(ApiKey.PRODUCE) == (3, 13)
-    assert answered == {k: v for k, v in ours.items() if k not in NOT_ADVERTISED}
+    assert advertised == {k: v for k, v in ours.items() if k not in NOT_ADVERTISED}
     features = {f.name: f.max_version_level for f in response.finalized_features}
     assert features["metadata.version"] == 27
 

@@ -54,8 +54,8 @@ class Manager:
         given: dict[str, Any] = {"min_bytes": 150, "max_bytes": 10_000, "max_wait_ms": 600_000}
         isolation = options.pop("isolation", FetchIsolation.HIGH_WATERMARK)
         params = FetchParams(isolation, -1, **(given | options))
-        wanted = targets or tuple(Target(at) for at in range(len(self.partitions)))
-        return sliced(fetch(self, params, wanted))  # type: ignore[arg-type]
+        requested = targets or tuple(Target(at) for at in range(len(self.partitions)))
+        return sliced(fetch(self, params, requested))  # type: ignore[arg-type]
 
     def read_in_thread(self, read: Callable[[], LogReadInfo]) -> asyncio.Future[LogReadInfo]:
         """Return the result immediately. It is used in a later iteration of the loop."""

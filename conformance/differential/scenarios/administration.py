@@ -28,8 +28,8 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 def elected(s: Session) -> None:
     topic = s.create("t", 2)
 
-    def ask(step: str, kind: int, wanted: dict[str, list[int]]) -> None:
-        each = [el.TopicPartitions(*w) for w in wanted.items()]
+    def ask(step: str, kind: int, requested: dict[str, list[int]]) -> None:
+        each = [el.TopicPartitions(*w) for w in requested.items()]
         s.ask(step, el.ElectLeadersRequest(kind, each, TIMEOUT_MS))
 
     kinds = (0, 1) if s.version else (0,)
@@ -50,8 +50,8 @@ def elected(s: Session) -> None:
 def reassignments_listed(s: Session) -> None:
     topic = s.create("t", 2)
 
-    def ask(step: str, wanted: dict[str, list[int]]) -> None:
-        each = [lr.ListPartitionReassignmentsTopics(*w) for w in wanted.items()]
+    def ask(step: str, requested: dict[str, list[int]]) -> None:
+        each = [lr.ListPartitionReassignmentsTopics(*w) for w in requested.items()]
         s.ask(step, lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, each))
 
     s.ask("all", lr.ListPartitionReassignmentsRequest(TIMEOUT_MS, None))
@@ -117,16 +117,16 @@ def config_resources(s: Session) -> None:
     """Compare only this scenario's topics, because other scenarios do not delete theirs."""
     topic = s.create()
     kinds: tuple[tuple[int, ...], ...] = ((), (2,), (4,), (8,), (16,), (32,), (2, 4), (4, 4), (1,))
-    for wanted in kinds if s.version else kinds[:1]:
-        s.send(ListConfigResourcesRequest(list(wanted)))
-        answer = s.wire().receive()
-        s.note(f"{wanted}: error", answer.error_code)
+    for requested in kinds if s.version else kinds[:1]:
+        s.send(ListConfigResourcesRequest(list(requested)))
+        response = s.wire().receive()
+        s.note(f"{requested}: error", response.error_code)
         found = [
             (each.resource_name, each.resource_type)
-            for each in answer.config_resources
+            for each in response.config_resources
             if each.resource_type not in {2, 32} or each.resource_name == topic
         ]
-        s.note(f"{wanted}", sorted(s.plainer.plain([list(pair) for pair in found])))
+        s.note(f"{requested}", sorted(s.plainer.plain([list(pair) for pair in found])))
 
 
 @scenario(ApiKey.DESCRIBE_ACLS)
@@ -178,7 +178,7 @@ def quotas_altered(s: Session) -> None:
 
     def ask(step: str, request: aq.AlterClientQuotasRequest) -> None:
         s.ask(step, request)
-        s.create(f"settle{len(s.answers)}")
+        s.create(f"settle{len(s.responses)}")
         s.ask(f"{step}: kept", quotas(False, mine), 1, on="other")
 
     ask("validated", quota({"user": user}, aq.OpData(RATE, 1000.0), only=True))

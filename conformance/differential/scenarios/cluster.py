@@ -28,20 +28,20 @@ BAD_NAMES = ("", ".", "..", "a b", "ü", "x" * 249, "x" * 250, "a/b", "a\0b")
 def _advertised(s: Session, step: str, request: ApiVersionsRequest) -> None:
     """Compare only the APIs that Odradek serves, at the versions that both brokers advertise."""
     s.send(request)
-    answer = s.wire().receive()
-    s.note(f"{step}: error", answer.error_code)
-    for found in sorted(answer.api_keys, key=lambda each: each.api_key):
+    response = s.wire().receive()
+    s.note(f"{step}: error", response.error_code)
+    for found in sorted(response.api_keys, key=lambda each: each.api_key):
         if found.api_key in API_BY_KEY:
             handler = API_BY_KEY[found.api_key].handler
             s.note(f"{step}: {handler}", {"min": found.min_version, "max": found.max_version})
-    features = [feature.name for feature in answer.supported_features]
+    features = [feature.name for feature in response.supported_features]
     s.note(f"{step}: supported features", sorted(features))
-    finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
+    finalized = [(each.name, each.max_version_level) for each in response.finalized_features]
     s.note(f"{step}: finalized features", sorted(finalized))
 
 
 @scenario(ApiKey.API_VERSIONS)
-def answered(s: Session) -> None:
+def supported(s: Session) -> None:
     _advertised(s, "valid", ApiVersionsRequest("diff", "1.0"))
 
 
@@ -81,11 +81,11 @@ def known(s: Session) -> None:
 def everything(s: Session) -> None:
     topic = s.create(partitions=2)
     s.send(MetadataRequest([] if s.version == 0 else None, False))
-    answer = s.wire().receive()
-    s.note("brokers", [broker.node_id for broker in answer.brokers])
-    mine = [found for found in answer.topics if found.name == topic]
+    response = s.wire().receive()
+    s.note("brokers", [broker.node_id for broker in response.brokers])
+    mine = [found for found in response.topics if found.name == topic]
     s.note("mine", [s.plainer.plain(found) for found in mine])
-    s.note("controller", answer.controller_id)
+    s.note("controller", response.controller_id)
 
 
 @scenario(ApiKey.METADATA, least=4)
@@ -108,7 +108,7 @@ def created(s: Session) -> None:
 
 @scenario(ApiKey.METADATA, versions=(1, 3, 5, 9))
 def creating(s: Session) -> None:
-    s.ask("first answer", MetadataRequest(_topics(s.name("auto")), True))
+    s.ask("first response", MetadataRequest(_topics(s.name("auto")), True))
 
 
 @scenario(ApiKey.METADATA, versions=(10, 12, 13))
@@ -132,10 +132,10 @@ def by_id(s: Session) -> None:
 @scenario(ApiKey.METADATA, versions=(8, 10, 11, 13))
 def authorized_operations(s: Session) -> None:
     topic = s.create()
-    wanted = _topics(topic, s.name("nobody"))
-    s.ask("both", MetadataRequest(wanted, False, True, True))
-    s.ask("topic", MetadataRequest(wanted, False, False, True))
-    s.ask("cluster", MetadataRequest(wanted, False, True, False))
+    requested = _topics(topic, s.name("nobody"))
+    s.ask("both", MetadataRequest(requested, False, True, True))
+    s.ask("topic", MetadataRequest(requested, False, False, True))
+    s.ask("cluster", MetadataRequest(requested, False, True, False))
 
 
 @scenario(ApiKey.METADATA, versions=(12,))
@@ -147,19 +147,19 @@ def internal_topics(s: Session) -> None:
 @scenario(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 def pages(s: Session) -> None:
     one, two = s.create("a", 3), s.create("b", 3)
-    wanted = [TopicRequest(two), TopicRequest(one), TopicRequest(s.name("nobody"))]
-    s.ask("all", DescribeTopicPartitionsRequest(wanted))
+    requested = [TopicRequest(two), TopicRequest(one), TopicRequest(s.name("nobody"))]
+    s.ask("all", DescribeTopicPartitionsRequest(requested))
     for limit in (1, 2, 3, 4, 6):
-        s.ask(f"limit {limit}", DescribeTopicPartitionsRequest(wanted, limit))
+        s.ask(f"limit {limit}", DescribeTopicPartitionsRequest(requested, limit))
     for limit in (0, -1):
-        s.ask(f"limit {limit}", DescribeTopicPartitionsRequest(wanted, limit))
+        s.ask(f"limit {limit}", DescribeTopicPartitionsRequest(requested, limit))
     for topic, partition in ((one, 0), (one, 1), (one, 2), (one, 3), (two, 0), (two, 2)):
         cursor = Cursor(topic, partition)
-        request = DescribeTopicPartitionsRequest(wanted, 2, cursor)
+        request = DescribeTopicPartitionsRequest(requested, 2, cursor)
         s.ask(f"cursor {topic[-1]} {partition}", request)
-    s.ask("cursor -1", DescribeTopicPartitionsRequest(wanted, 2, Cursor(one, -1)))
-    s.ask("cursor elsewhere", DescribeTopicPartitionsRequest(wanted, 2, Cursor("zzz", 0)))
-    s.ask("cursor before", DescribeTopicPartitionsRequest(wanted, 2, Cursor("", 0)))
+    s.ask("cursor -1", DescribeTopicPartitionsRequest(requested, 2, Cursor(one, -1)))
+    s.ask("cursor elsewhere", DescribeTopicPartitionsRequest(requested, 2, Cursor("zzz", 0)))
+    s.ask("cursor before", DescribeTopicPartitionsRequest(requested, 2, Cursor("", 0)))
     s.ask("twice", DescribeTopicPartitionsRequest([TopicRequest(one), TopicRequest(one)]))
 
 
@@ -194,15 +194,15 @@ METADATA_LOG = "__cluster_metadata"
 def who_leads(s: Session) -> None:
     """Compare only the common fields, because each broker has its own offsets and epochs."""
     s.send(_quorum((METADATA_LOG, [0])))
-    answer = s.wire().receive()
-    s.note("errors", (answer.error_code, answer.error_message))
-    [[found]] = [topic.partitions for topic in answer.topics]
+    response = s.wire().receive()
+    s.note("errors", (response.error_code, response.error_message))
+    [[found]] = [topic.partitions for topic in response.topics]
     s.note("partition", (found.partition_index, found.error_code, found.error_message))
     s.note("leader", found.leader_id)
     s.note("committed", found.high_watermark > 0 and found.leader_epoch > 0)
     s.note("voters", [each.replica_id for each in found.current_voters])
     s.note("timed", [each.last_caught_up_timestamp > 0 for each in found.current_voters])
-    s.note("nodes", [each.node_id for each in answer.nodes])
+    s.note("nodes", [each.node_id for each in response.nodes])
     s.note("observers", len(found.observers))
 
 

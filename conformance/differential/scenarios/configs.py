@@ -75,8 +75,8 @@ def resources(s: Session) -> None:
 def replacement(
     kind: int, name: str, only: bool = False, **configs: str | None
 ) -> ac.AlterConfigsRequest:
-    given = [ac.AlterableConfig(k.replace("_", "."), v) for k, v in configs.items()]
-    return ac.AlterConfigsRequest([ac.AlterConfigsResource(kind, name, given)], only)
+    entries = [ac.AlterableConfig(k.replace("_", "."), v) for k, v in configs.items()]
+    return ac.AlterConfigsRequest([ac.AlterConfigsResource(kind, name, entries)], only)
 
 
 @scenario(ApiKey.ALTER_CONFIGS)
@@ -117,7 +117,7 @@ def replaced(s: Session) -> None:
 
 def _settle(s: Session) -> None:
     """Create a topic to wait for earlier changes: Kafka applies metadata records in order."""
-    s.create(f"settle{len(s.answers)}")
+    s.create(f"settle{len(s.responses)}")
 
 
 class Increments:
@@ -127,8 +127,8 @@ class Increments:
         self.session, self.topic, self.kind = s, topic, kind
 
     def ask(self, step: str, *changes: tuple[str, int, str | None], only: bool = False) -> None:
-        given = [ia.AlterableConfig(*change) for change in changes]
-        each = ia.AlterConfigsResource(self.kind, self.topic, given)
+        entries = [ia.AlterableConfig(*change) for change in changes]
+        each = ia.AlterConfigsResource(self.kind, self.topic, entries)
         self.session.ask(step, ia.IncrementalAlterConfigsRequest([each], only))
 
     def shown(self, step: str, *keys: str) -> Any:
@@ -227,10 +227,10 @@ def _defaults_of_topics(s: Session) -> None:
     everywhere.ask("default set", ("log.roll.ms", SET, "7200000"))
     everywhere.shown("default", "log.roll.ms")
     request = description(TOPIC, topic, ["segment.ms"], synonyms=True)
-    s.until(lambda answer: answer.results[0].configs[0].value == "7200000", request, 4)
+    s.until(lambda response: response.results[0].configs[0].value == "7200000", request, 4)
     s.ask("seen by the topic", request, 4)
     everywhere.ask("default deleted", ("log.roll.ms", DELETE, None))
-    s.until(lambda answer: answer.results[0].configs[0].value == "604800000", request, 4)
+    s.until(lambda response: response.results[0].configs[0].value == "604800000", request, 4)
     s.ask("seen by the topic after", request, 4)
 
 

@@ -35,7 +35,7 @@ class Filled:
     def fetch(self, step: str, offset: int = 0, **options: Any) -> Any:
         return self.session.ask(step, fetch(self.name, offset, topic_id=self.topic_id, **options))
 
-    def wanted(self, *partitions: int, offset: int = 0, most: int = 1 << 20) -> f.FetchTopic:
+    def requested(self, *partitions: int, offset: int = 0, most: int = 1 << 20) -> f.FetchTopic:
         each = [f.FetchPartition(p, -1, offset, partition_max_bytes=most) for p in partitions]
         return f.FetchTopic(self.name, self.topic_id, each)
 
@@ -63,12 +63,12 @@ def byte_limits(s: Session) -> None:
         topic.fetch(f"partition_max_bytes {most}", 0, partition_max=most)
         topic.fetch(f"max_bytes {most}", 0, max_bytes=most)
     topic.fetch("mid-batch, one byte", 4, partition_max=1)
-    both = topic.wanted(0, 1, most=size)
+    both = topic.requested(0, 1, most=size)
     s.ask("two partitions", f.FetchRequest(topics=[both]))
     for most in (1, size, size + 10, 2 * size):
-        request = f.FetchRequest(topics=[topic.wanted(0, 1)], max_bytes=most)
+        request = f.FetchRequest(topics=[topic.requested(0, 1)], max_bytes=most)
         s.ask(f"two partitions, max_bytes {most}", request)
-    s.ask("one byte each", f.FetchRequest(topics=[topic.wanted(0, 1, most=1)]))
+    s.ask("one byte each", f.FetchRequest(topics=[topic.requested(0, 1, most=1)]))
 
 
 @scenario(ApiKey.FETCH)
@@ -80,9 +80,9 @@ def addresses(s: Session) -> None:
     s.ask("zero id, or no name", fetch("", topic_id=ZERO_UUID))
     s.ask("no topics", f.FetchRequest())
     unknown = f.FetchTopic(s.name("nobody"), b"\7" * 16, [f.FetchPartition(0)])
-    s.ask("known and unknown", f.FetchRequest(topics=[topic.wanted(0), unknown]))
-    s.ask("same twice", f.FetchRequest(topics=[topic.wanted(0, 0)]))
-    s.ask("topic twice", f.FetchRequest(topics=[topic.wanted(0), topic.wanted(0)]))
+    s.ask("known and unknown", f.FetchRequest(topics=[topic.requested(0), unknown]))
+    s.ask("same twice", f.FetchRequest(topics=[topic.requested(0, 0)]))
+    s.ask("topic twice", f.FetchRequest(topics=[topic.requested(0), topic.requested(0)]))
 
 
 @scenario(ApiKey.FETCH, least=9)
@@ -118,29 +118,29 @@ def as_a_replica(s: Session) -> None:
 @scenario(ApiKey.FETCH, least=7)
 def sessions(s: Session) -> None:
     topic = Filled(s, partitions=3)
-    first = s.ask("full", f.FetchRequest(topics=[topic.wanted(0, 1)], session_epoch=0))
+    first = s.ask("full", f.FetchRequest(topics=[topic.requested(0, 1)], session_epoch=0))
     sid = first.session_id
 
     def more(step: str, epoch: int, **options: Any) -> Any:
         return s.ask(step, f.FetchRequest(session_id=sid, session_epoch=epoch, **options))
 
     more("nothing new", 1)
-    more("from 9", 2, topics=[topic.wanted(0, 1, offset=9)])
+    more("from 9", 2, topics=[topic.requested(0, 1, offset=9)])
     more("at the end", 3)
     s.fill(produce(topic.name, batch(2), partition=1))
     more("one has more", 4)
     more("still more", 5)
-    more("another partition", 6, topics=[topic.wanted(2)])
+    more("another partition", 6, topics=[topic.requested(2)])
     forgotten = [f.ForgottenTopic(topic.name, topic.topic_id, [1, 2])]
     more("forget two", 7, forgotten_topics_data=forgotten)
     s.fill(produce(topic.name, batch(2), partition=0))
     more("one is left", 8)
-    more("out of range", 9, topics=[topic.wanted(0, offset=99)])
+    more("out of range", 9, topics=[topic.requested(0, offset=99)])
     more("out of range still", 10)
     more("wrong epoch", 77)
     more("the epoch before", 10)
     more("after wrong ones", 11)
-    more("epoch -1 ends it", -1, topics=[topic.wanted(0, offset=11)])
+    more("epoch -1 ends it", -1, topics=[topic.requested(0, offset=11)])
     more("gone", 12)
 
 
@@ -148,13 +148,17 @@ def sessions(s: Session) -> None:
 def session_errors(s: Session) -> None:
     topic = Filled(s)
     for sid, epoch in ((SESSION_UNKNOWN, 1), (SESSION_UNKNOWN, 0), (SESSION_UNKNOWN, -1), (0, 1)):
-        request = f.FetchRequest(session_id=sid, session_epoch=epoch, topics=[topic.wanted(0)])
+        request = f.FetchRequest(session_id=sid, session_epoch=epoch, topics=[topic.requested(0)])
         s.ask(f"session {sid}, epoch {epoch}", request)
-    request = f.FetchRequest(session_id=0, session_epoch=-2, topics=[topic.wanted(0)])
+    request = f.FetchRequest(session_id=0, session_epoch=-2, topics=[topic.requested(0)])
     s.ask("epoch -2", request)
     s.ask("an empty session", f.FetchRequest(session_epoch=0))
-    first = s.ask("a new one", f.FetchRequest(session_epoch=0, topics=[topic.wanted(0, offset=9)]))
-    again = f.FetchRequest(session_id=first.session_id, session_epoch=0, topics=[topic.wanted(0)])
+    first = s.ask(
+        "a new one", f.FetchRequest(session_epoch=0, topics=[topic.requested(0, offset=9)])
+    )
+    again = f.FetchRequest(
+        session_id=first.session_id, session_epoch=0, topics=[topic.requested(0)]
+    )
     second = s.ask("in place of it", again)
     old = f.FetchRequest(session_id=first.session_id, session_epoch=1)
     s.ask("the replaced one", old)
@@ -166,9 +170,9 @@ def session_errors(s: Session) -> None:
 def session_addresses(s: Session) -> None:
     topic = Filled(s)
     unknown = f.FetchTopic(s.name("nobody"), b"\7" * 16, [f.FetchPartition(0)])
-    bad = topic.wanted(9)
-    wanted = [topic.wanted(0, offset=9), unknown, bad]
-    first = s.ask("full", f.FetchRequest(session_epoch=0, topics=wanted))
+    bad = topic.requested(9)
+    requested = [topic.requested(0, offset=9), unknown, bad]
+    first = s.ask("full", f.FetchRequest(session_epoch=0, topics=requested))
     for epoch in (1, 2):
         request = f.FetchRequest(session_id=first.session_id, session_epoch=epoch)
         s.ask(f"epoch {epoch}", request)

@@ -52,10 +52,10 @@ def deleted_twice(s: Session) -> None:
     s.ask("unknown twice", DeleteGroupsRequest([s.name("nobody")] * 2))
 
 
-def forgotten(group: str, wanted: dict[str, list[int]]) -> od.OffsetDeleteRequest:
+def forgotten(group: str, requested: dict[str, list[int]]) -> od.OffsetDeleteRequest:
     topics = [
         od.OffsetDeleteRequestTopic(name, [od.OffsetDeleteRequestPartition(p) for p in partitions])
-        for name, partitions in wanted.items()
+        for name, partitions in requested.items()
     ]
     return od.OffsetDeleteRequest(group, topics)
 
@@ -114,9 +114,9 @@ def own(topic_id: bytes, *partitions: int) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id, list(partitions))]
 
 
-def epoch_of(answer: Any) -> int:
+def epoch_of(response: Any) -> int:
     """Return the member epoch of a response, or 1 without one: later steps then differ."""
-    return answer.member_epoch if answer is not None else 1
+    return response.member_epoch if response is not None else 1
 
 
 @scenario(ApiKey.CONSUMER_GROUP_HEARTBEAT)

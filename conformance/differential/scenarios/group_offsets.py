@@ -30,13 +30,15 @@ def commit(
 
 
 def fetched(
-    group: str, wanted: dict[str, list[int]] | None, **options: Any
+    group: str, requested: dict[str, list[int]] | None, **options: Any
 ) -> f.OffsetFetchRequest:
     """Return a request for one group that fills the fields of every version."""
-    old = None if wanted is None else [f.OffsetFetchRequestTopic(*w) for w in wanted.items()]
+    old = None if requested is None else [f.OffsetFetchRequestTopic(*w) for w in requested.items()]
     new = None
-    if wanted is not None:
-        new = [f.OffsetFetchRequestTopics(name, partition_indexes=p) for name, p in wanted.items()]
+    if requested is not None:
+        new = [
+            f.OffsetFetchRequestTopics(name, partition_indexes=p) for name, p in requested.items()
+        ]
     groups = [f.OffsetFetchRequestGroup(group, topics=new, **options)]
     return f.OffsetFetchRequest(group, old, groups)
 
@@ -91,8 +93,8 @@ def of_members(s: Session) -> None:
             group, topic, (0, 1), generation=generation, who=mine, group_instance_id="i-1"
         )
         s.ask("instance of nobody", wrong_instance)
-    answer = s.quiet(join(group, mine, "roundrobin"), 3)
-    later = commit(group, topic, (0, 2), generation=answer.generation_id, who=mine)
+    response = s.quiet(join(group, mine, "roundrobin"), 3)
+    later = commit(group, topic, (0, 2), generation=response.generation_id, who=mine)
     s.ask("while it waits for the plan", later)
     s.ask("generation before", commit(group, topic, (0, 2), generation=generation, who=mine))
 
@@ -150,10 +152,10 @@ def member_epochs(s: Session) -> None:
     s.quiet(commit(group, topic, (0, 5)), 8)
     s.ask("member of no group", fetched(group, {topic: [0]}, member_id="x", member_epoch=1))
     mine, generation = member(s, group)
-    wanted = {topic: [0]}
-    s.ask("right", fetched(group, wanted, member_id=mine, member_epoch=generation))
-    s.ask("wrong epoch", fetched(group, wanted, member_id=mine, member_epoch=77))
-    s.ask("unknown member", fetched(group, wanted, member_id="x", member_epoch=generation))
-    s.ask("null member", fetched(group, wanted, member_id=None, member_epoch=generation))
-    unknown = fetched(s.name("nobody"), wanted, member_id="x", member_epoch=1)
+    requested = {topic: [0]}
+    s.ask("right", fetched(group, requested, member_id=mine, member_epoch=generation))
+    s.ask("wrong epoch", fetched(group, requested, member_id=mine, member_epoch=77))
+    s.ask("unknown member", fetched(group, requested, member_id="x", member_epoch=generation))
+    s.ask("null member", fetched(group, requested, member_id=None, member_epoch=generation))
+    unknown = fetched(s.name("nobody"), requested, member_id="x", member_epoch=1)
     s.ask("unknown group", unknown)

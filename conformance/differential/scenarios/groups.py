@@ -47,19 +47,19 @@ def subscription(data: str) -> bytes:
 
 def joined(s: Session, step: str, group: str, **options: Any) -> Any:
     """Join as a new member. Join again with the returned member id if the version requires it."""
-    answer = s.ask(step, join(group, **options))
-    if answer is not None and answer.error_code == MEMBER_ID_REQUIRED:
-        answer = s.ask(f"{step}, with its id", join(group, answer.member_id, **options))
-    return answer
+    response = s.ask(step, join(group, **options))
+    if response is not None and response.error_code == MEMBER_ID_REQUIRED:
+        response = s.ask(f"{step}, with its id", join(group, response.member_id, **options))
+    return response
 
 
 def member(s: Session, group: str, *, version: int = 3, **options: Any) -> tuple[str, int]:
     """Join and sync as the only member, without keeping responses. Return id and generation."""
-    answer = s.quiet(join(group, **options), version)
-    sync = SyncGroupRequest(group, answer.generation_id, answer.member_id)
-    sync.assignments = [SyncGroupRequestAssignment(answer.member_id, b"plan")]
+    response = s.quiet(join(group, **options), version)
+    sync = SyncGroupRequest(group, response.generation_id, response.member_id)
+    sync.assignments = [SyncGroupRequestAssignment(response.member_id, b"plan")]
     s.quiet(sync, 2)
-    return answer.member_id, answer.generation_id
+    return response.member_id, response.generation_id
 
 
 @scenario(ApiKey.FIND_COORDINATOR, versions=(0, 1, 2, 3, 4, 5, 6))
@@ -82,11 +82,11 @@ def share_keys(s: Session) -> None:
 @scenario(ApiKey.JOIN_GROUP)
 def alone(s: Session) -> None:
     group = s.group()
-    answer = joined(s, "join", group)
-    again = join(group, answer.member_id)
+    response = joined(s, "join", group)
+    again = join(group, response.member_id)
     s.ask("join again", again)
-    s.ask("join with other metadata", join(group, answer.member_id, "range,roundrobin"))
-    leave = LeaveGroupRequest(group, answer.member_id, [MemberIdentity(answer.member_id)])
+    s.ask("join with other metadata", join(group, response.member_id, "range,roundrobin"))
+    leave = LeaveGroupRequest(group, response.member_id, [MemberIdentity(response.member_id)])
     s.ask("leave", leave, 2 if s.version < 5 else 5)
     joined(s, "after that", group)
 
@@ -117,29 +117,29 @@ def together(s: Session) -> None:
     _sync(s, "a syncs", group, first, {first.member_id: b"all"})
     second = join(group, protocols="roundrobin,range")
     if s.version >= 4:
-        answer = s.ask("b asks", second, on="b")
-        second = join(group, answer.member_id, protocols="roundrobin,range")
+        response = s.ask("b asks", second, on="b")
+        second = join(group, response.member_id, protocols="roundrobin,range")
     s.send(second, on="b")
     beat = HeartbeatRequest(group, first.generation_id, first.member_id)
-    s.until(lambda answer: answer.error_code == 27, beat, 2)
+    s.until(lambda response: response.error_code == 27, beat, 2)
     s.ask("a beats", beat, 2, on="beat")
     first = s.ask("a again", join(group, first.member_id, "range,roundrobin"))
-    answer = s.take("b joins", on="b")
-    second_sync = SyncGroupRequest(group, answer.generation_id, answer.member_id)
+    response = s.take("b joins", on="b")
+    second_sync = SyncGroupRequest(group, response.generation_id, response.member_id)
     s.send(second_sync, 2, on="b")
-    plans = {first.member_id: b"one", answer.member_id: b"two"}
+    plans = {first.member_id: b"one", response.member_id: b"two"}
     _sync(s, "a syncs both", group, first, plans)
     s.take("b gets its plan", on="b")
     s.ask("b syncs again", second_sync, 2, on="b")
     s.ask("described", DescribeGroupsRequest([group], True), 5, on="other")
-    leave = LeaveGroupRequest(group, answer.member_id, [MemberIdentity(answer.member_id)])
+    leave = LeaveGroupRequest(group, response.member_id, [MemberIdentity(response.member_id)])
     s.ask("b leaves", leave, 4, on="b")
     s.ask("a beats then", HeartbeatRequest(group, first.generation_id, first.member_id), 2)
-    s.ask("b beats then", HeartbeatRequest(group, answer.generation_id, answer.member_id), 2)
+    s.ask("b beats then", HeartbeatRequest(group, response.generation_id, response.member_id), 2)
 
 
-def _sync(s: Session, step: str, group: str, answer: Any, plans: dict[str, bytes]) -> None:
-    request = SyncGroupRequest(group, answer.generation_id, answer.member_id)
+def _sync(s: Session, step: str, group: str, response: Any, plans: dict[str, bytes]) -> None:
+    request = SyncGroupRequest(group, response.generation_id, response.member_id)
     request.assignments = [SyncGroupRequestAssignment(*plan) for plan in plans.items()]
     s.ask(step, request, 2)
 
@@ -266,9 +266,9 @@ def lists(s: Session) -> None:
 
     def ask(step: str, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> None:
         s.send(ListGroupsRequest(list(states), list(types)))
-        answer = s.wire().receive()
-        s.note(f"{step}: error", answer.error_code)
-        mine = [found for found in answer.groups if found.group_id in {group, empty}]
+        response = s.wire().receive()
+        s.note(f"{step}: error", response.error_code)
+        mine = [found for found in response.groups if found.group_id in {group, empty}]
         mine.sort(key=lambda found: found.group_id)
         s.note(step, [s.plainer.plain(found) for found in mine])
 

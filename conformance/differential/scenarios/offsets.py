@@ -17,7 +17,7 @@ from odradek.protocol.messages.describe_log_dirs_request import (
 SPECIAL = (-1, -2, -3, -4, -5, -6, -7, -100)
 
 
-def wanted(
+def offsets_request(
     topic: str, timestamp: int, *, partition: int = 0, epoch: int = -1, replica: int = -1,
     isolation: int = 0,
 ) -> lo.ListOffsetsRequest:  # fmt: skip
@@ -37,10 +37,10 @@ def filled(s: Session, hint: str = "t", compression: str = "none", **configs: st
 def special(s: Session) -> None:
     topic, empty = filled(s), s.create("empty")
     for timestamp in SPECIAL:
-        s.ask(f"at {timestamp}", wanted(topic, timestamp))
-        s.ask(f"empty at {timestamp}", wanted(empty, timestamp))
-    s.ask("committed", wanted(topic, -1, isolation=1))
-    s.ask("isolation 2", wanted(topic, -1, isolation=2))
+        s.ask(f"at {timestamp}", offsets_request(topic, timestamp))
+        s.ask(f"empty at {timestamp}", offsets_request(empty, timestamp))
+    s.ask("committed", offsets_request(topic, -1, isolation=1))
+    s.ask("isolation 2", offsets_request(topic, -1, isolation=2))
 
 
 @scenario(ApiKey.LIST_OFFSETS)
@@ -48,10 +48,10 @@ def times(s: Session) -> None:
     for compression in ("none", "gzip", "zstd", "lz4", "snappy"):
         topic = filled(s, compression, compression)
         for delta in (-1, 0, 1, 2, 3, 49, 51, 53, 99, 100, 101, 103, 200, 202, 203):
-            s.ask(f"{compression} {delta:+}", wanted(topic, T0 + delta))
+            s.ask(f"{compression} {delta:+}", offsets_request(topic, T0 + delta))
     empty = s.create("empty")
-    s.ask("empty at 0", wanted(empty, 0))
-    s.ask("empty at T0", wanted(empty, T0))
+    s.ask("empty at 0", offsets_request(empty, 0))
+    s.ask("empty at T0", offsets_request(empty, T0))
 
 
 @scenario(ApiKey.LIST_OFFSETS)
@@ -60,26 +60,26 @@ def after_a_delete(s: Session) -> None:
     partition = d.DeleteRecordsPartition(0, 4)
     s.quiet(d.DeleteRecordsRequest([d.DeleteRecordsTopic(topic, [partition])], 5000), 2)
     for timestamp in (-1, -2, T0, T0 + 100, T0 + 101, T0 + 50, 0):
-        s.ask(f"at {timestamp}", wanted(topic, timestamp))
+        s.ask(f"at {timestamp}", offsets_request(topic, timestamp))
     partition = d.DeleteRecordsPartition(0, -1)
     s.quiet(d.DeleteRecordsRequest([d.DeleteRecordsTopic(topic, [partition])], 5000), 2)
     for timestamp in (-1, -2, T0, 0):
-        s.ask(f"all gone at {timestamp}", wanted(topic, timestamp))
+        s.ask(f"all gone at {timestamp}", offsets_request(topic, timestamp))
     if s.version >= 7:
-        s.ask("all gone, max timestamp", wanted(topic, -3))
+        s.ask("all gone, max timestamp", offsets_request(topic, -3))
 
 
 @scenario(ApiKey.LIST_OFFSETS)
 def wrong_ones(s: Session) -> None:
     topic = filled(s)
-    s.ask("partition 7", wanted(topic, -1, partition=7))
-    s.ask("unknown topic", wanted(s.name("nobody"), -1))
-    s.ask("no name", wanted("", -1))
-    s.ask("replica 7", wanted(topic, -1, replica=7))
-    s.ask("debugging", wanted(topic, -1, replica=-2))
+    s.ask("partition 7", offsets_request(topic, -1, partition=7))
+    s.ask("unknown topic", offsets_request(s.name("nobody"), -1))
+    s.ask("no name", offsets_request("", -1))
+    s.ask("replica 7", offsets_request(topic, -1, replica=7))
+    s.ask("debugging", offsets_request(topic, -1, replica=-2))
     if s.version >= 4:
         for epoch in (0, 1, -2):
-            s.ask(f"epoch {epoch}", wanted(topic, -1, epoch=epoch))
+            s.ask(f"epoch {epoch}", offsets_request(topic, -1, epoch=epoch))
     twice = [lo.ListOffsetsPartition(0, -1, -1), lo.ListOffsetsPartition(0, -1, -2)]
     s.ask("twice", lo.ListOffsetsRequest(-1, 0, [lo.ListOffsetsTopic(topic, twice)], 5000))
     s.ask("none", lo.ListOffsetsRequest(-1, 0, [], 5000))
@@ -90,9 +90,9 @@ def log_append_time(s: Session) -> None:
     topic = s.create(message_timestamp_type="LogAppendTime")
     s.fill(produce(topic, batch(3)))
     for timestamp in (-1, -2, 0, T0):
-        s.ask(f"at {timestamp}", wanted(topic, timestamp))
+        s.ask(f"at {timestamp}", offsets_request(topic, timestamp))
     if s.version >= 7:
-        s.ask("max timestamp", wanted(topic, -3))
+        s.ask("max timestamp", offsets_request(topic, -3))
 
 
 @scenario(ApiKey.LIST_OFFSETS, versions=(7, 10))
@@ -101,7 +101,7 @@ def max_timestamps(s: Session) -> None:
         topic = s.create(compression)
         for count, delta in ((1, 0), (5, 500), (2, 100)):
             s.fill(produce(topic, batch(count, first_ms=T0 + delta, compression=compression)))
-            s.ask(f"{compression} after {delta}", wanted(topic, -3))
+            s.ask(f"{compression} after {delta}", offsets_request(topic, -3))
 
 
 @scenario(ApiKey.OFFSET_FOR_LEADER_EPOCH)

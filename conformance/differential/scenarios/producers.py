@@ -8,7 +8,7 @@ from conformance.differential.batches import batch, produce
 from conformance.differential.registry import scenario
 from conformance.differential.scenarios.group_offsets import fetched
 from conformance.differential.scenarios.groups import member
-from conformance.differential.scenarios.offsets import wanted
+from conformance.differential.scenarios.offsets import offsets_request
 from conformance.differential.scenarios.transactions import (
     Who,
     add,
@@ -172,7 +172,7 @@ def markers(s: Session) -> None:
     def ask(step: str, *each: w.WritableTxnMarker) -> None:
         s.ask(step, w.WriteTxnMarkersRequest(list(each)))
         for isolation in (0, 1):
-            ends = wanted(topic, -1, isolation=isolation)
+            ends = offsets_request(topic, -1, isolation=isolation)
             s.ask(f"{step}, end at {isolation}", ends, 8, on="other")
 
     ask("nothing")

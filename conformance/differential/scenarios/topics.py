@@ -21,8 +21,8 @@ def topic_of(
     **configs: str | None,
 ) -> ct.CreatableTopic:
     manual = [ct.CreatableReplicaAssignment(p, b) for p, b in (assignment or {}).items()]
-    given = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in configs.items()]
-    return ct.CreatableTopic(name, partitions, replicas, manual, given)
+    config_entries = [ct.CreatableTopicConfig(k.replace("_", "."), v) for k, v in configs.items()]
+    return ct.CreatableTopic(name, partitions, replicas, manual, config_entries)
 
 
 def creation(*topics: ct.CreatableTopic, only_validate: bool = False) -> ct.CreateTopicsRequest:
@@ -153,8 +153,8 @@ def by_name(s: Session) -> None:
     ask("no name", "")
     ask("bad name", "a b")
     s.ask("none", DeleteTopicsRequest([], [], 1000))
-    wanted = [MetadataRequestTopic(name=one)]
-    s.ask("metadata", MetadataRequest(wanted, False), 12, on="other")
+    requested = [MetadataRequestTopic(name=one)]
+    s.ask("metadata", MetadataRequest(requested, False), 12, on="other")
 
 
 @scenario(ApiKey.DELETE_TOPICS, versions=(6,))
@@ -213,5 +213,5 @@ def more(s: Session) -> None:
     good = cp.CreatePartitionsTopic(topic, 7, None)
     s.ask("good and bad", cp.CreatePartitionsRequest([good, bad], 10_000, False))
     request = MetadataRequest([MetadataRequestTopic(name=topic)], False)
-    described = s.until(lambda answer: len(answer.topics[0].partitions) == 7, request, 12)
+    described = s.until(lambda response: len(response.topics[0].partitions) == 7, request, 12)
     s.note("partitions", sorted(p.partition_index for p in described.topics[0].partitions))

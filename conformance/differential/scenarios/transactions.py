@@ -60,9 +60,9 @@ def coordinated(s: Session, hint: str = "x") -> str:
     """Return a transactional id whose coordinator is loaded."""
     name = s.name(hint)
     found = FindCoordinatorRequest(key=name, key_type=1)
-    s.until(lambda answer: answer.error_code == 0, found, 3)
+    s.until(lambda response: response.error_code == 0, found, 3)
     known = s.until(
-        lambda answer: answer.transaction_states[0].error_code not in NOT_YET, describe(name), 0
+        lambda response: response.transaction_states[0].error_code not in NOT_YET, describe(name), 0
     )
     assert known.transaction_states[0].error_code == 105, known
     s.producer_id()  # Kafka first fetches a block of producer ids.
@@ -71,14 +71,16 @@ def coordinated(s: Session, hint: str = "x") -> str:
 
 def begun(s: Session, name: str) -> Who:
     """Initialize a new producer of `name`, without keeping the response."""
-    answer = s.until(lambda found: found.error_code == 0, init(name), 4)
-    return Who(answer.producer_id, answer.producer_epoch)
+    response = s.until(lambda found: found.error_code == 0, init(name), 4)
+    return Who(response.producer_id, response.producer_epoch)
 
 
 def settled(s: Session, name: str, state: str) -> None:
     """Wait until the transaction has reached a state."""
     last = s.until(
-        lambda answer: answer.transaction_states[0].transaction_state == state, describe(name), 0
+        lambda response: response.transaction_states[0].transaction_state == state,
+        describe(name),
+        0,
     )
     assert last.transaction_states[0].transaction_state == state, last
 
@@ -261,8 +263,8 @@ def in_transactions(s: Session) -> None:
     who = begun(s, name)
 
     def write(step: str, partition: int, sequence: int, **options: Any) -> None:
-        given = {"producer_id": who.producer_id, "producer_epoch": who.epoch, **options}
-        data = batch(2, transactional=True, base_sequence=sequence, **given)
+        of_producer = {"producer_id": who.producer_id, "producer_epoch": who.epoch, **options}
+        data = batch(2, transactional=True, base_sequence=sequence, **of_producer)
         request = produce(topic, data, acks=-1, partition=partition, transactional_id=name)
         s.ask(step, request)
 

@@ -22,10 +22,10 @@ Codes = dict[tuple[str, int], ErrorCode]
 
 
 def delete(
-    client: WireClient, *places: tuple[str, int], group_id: str = "g"
+    client: WireClient, *partitions: tuple[str, int], group_id: str = "g"
 ) -> tuple[ErrorCode, Codes]:
     topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
-    for topic, partition in places:
+    for topic, partition in partitions:
         topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition))
     request = OffsetDeleteRequest(
         group_id, [OffsetDeleteRequestTopic(name, parts) for name, parts in topics.items()]

@@ -66,9 +66,9 @@ class Machine:
 
     def add(self, identity: tuple[int, int], *names: str, version: int = 0) -> ErrorCode:
         who = Identity("x", *identity)
-        wanted = partitions(*names)
+        requested = partitions(*names)
         return self.run(
-            lambda current, _: state.add_partitions(current, who, wanted, self.now_ms, version)
+            lambda current, _: state.add_partitions(current, who, requested, self.now_ms, version)
         ).response.code
 
     def verify(self, identity: tuple[int, int], *names: str) -> list[ErrorCode]:

@@ -141,8 +141,8 @@ class OnDisk:
     async def add(
         self, who: tuple[int, int] = (1, 0), *partitions: TopicPartition, name: str = "x"
     ) -> ErrorCode:
-        wanted = frozenset(partitions or (A0, A1))
-        response = self.transactions.add_partitions(Identity(name, *who), wanted)
+        requested = frozenset(partitions or (A0, A1))
+        response = self.transactions.add_partitions(Identity(name, *who), requested)
         return (await settled(response)).code
 
     async def end(

@@ -66,7 +66,7 @@ def test_every_offset_is_found_as_by_a_linear_search(
     with tempfile.TemporaryDirectory() as directory:
         segment, written = segment_of(directory, sizes, index_interval_bytes)
         for offset in range(BASE_OFFSET, written[-1][0] + 2):
-            walked = (place for last, *place in written if last >= offset)
+            walked = (location for last, *location in written if last >= offset)
             expected = next(walked, None)
             found = segment.locate(offset)
             assert found == (None if expected is None else tuple(expected)), offset

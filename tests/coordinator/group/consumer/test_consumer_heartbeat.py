@@ -379,10 +379,10 @@ def test_member_in_a_state_of_a_later_kafka_is_fenced_unless_it_has_no_partition
 
 def test_partition_is_not_released_by_a_former_member() -> None:
     group = ConsumerGroup("g")
-    place = {id_of("t"): frozenset({0})}
-    former = ConsumerMember("a", member_epoch=1, assigned=place)
+    partitions = {id_of("t"): frozenset({0})}
+    former = ConsumerMember("a", member_epoch=1, assigned=partitions)
     group.put_member(former)
-    group.put_member(ConsumerMember("b", member_epoch=2, assigned=place))
+    group.put_member(ConsumerMember("b", member_epoch=2, assigned=partitions))
     group.put_member(replace(former, member_epoch=3, assigned={}))
     group.drop_member("a")
     assert group.partition_epochs == {(id_of("t"), 0): 2}

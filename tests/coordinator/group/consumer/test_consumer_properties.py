@@ -138,7 +138,7 @@ class Consumers(RuleBasedStateMachine):
         if not self.live:
             return
         assert self.machine.group.state is ConsumerGroupState.STABLE
-        wanted = {
+        subscribed = {
             (name, partition)
             for client in self.live.values()
             for name in client.names
@@ -150,7 +150,7 @@ class Consumers(RuleBasedStateMachine):
             for name, partitions in client.owned.items()
             for partition in partitions
         ]
-        assert sorted(held) == sorted(wanted)
+        assert sorted(held) == sorted(subscribed)
 
 
 TestConsumers = Consumers.TestCase
@@ -174,7 +174,7 @@ def assign(name, subscribed, counts, targets=None):
 @given(st.sampled_from(list(ASSIGNORS)), subscriptions, sizes)
 def test_every_partition_is_assigned_to_one_subscriber(name, subscribed, counts):
     targets = assign(name, subscribed, counts)
-    held = [place for target in targets.values() for place in partitions_of(target)]
+    held = [partition for target in targets.values() for partition in partitions_of(target)]
     read = frozenset().union(*subscribed)
     assert sorted(held) == sorted((id_of(t), p) for t in read for p in range(counts[t]))
     for number, names in enumerate(subscribed):
