@@ -70,7 +70,7 @@ ROWS = (
     Row("latency.p50", LATENCY, "p50, µs", quantile=0.50),
     Row("latency.p99", LATENCY, "p99, µs, pooled", quantile=0.99, pooled=True),
     Row("memory", "peak memory after the loads", "MiB"),
-    Row("start", "start to first response", "ms"),
+    Row("start", "start to first answered request", "ms"),
     Row("start_compiling", "the same while Python compiles the source", "ms", is_judged=False),
 )
 

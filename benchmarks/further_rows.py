@@ -256,7 +256,7 @@ LOOKUP_METRICS = {
     "p50": "p50, µs",
     "p99": "p99, µs",
     "produce_p99": "p99 of the producer, µs",
-    "cpu_ms": "CPU-ms per 1,000 lookups, producer included",
+    "cpu_ms": "CPU-ms per 1,000 look-ups, producer included",
 }
 ROWS = (
     Row("many_partitions", "12 partitions, four producers, 200-byte records, batches of 50, acks=1",
@@ -268,7 +268,7 @@ ROWS = (
     Row("franz_go_fetch", "franz-go: fetch from the beginning, warm",
         FETCH_METRICS, franz_go_fetch),
     Row("timestamp_lookups",
-        "500 timestamp lookups a second beside a producer of 5,000 records a second",
+        "500 timestamp look-ups a second beside a producer of 5,000 records a second",
         LOOKUP_METRICS, timestamp_lookups),
 )  # fmt: skip
 COMPACTED_ROWS = (
