@@ -316,11 +316,11 @@ def _served(context: Context, *, killed: bool) -> None:
         after = seen(broker.bootstrap)
         for what, expected in before.items():
             assert after[what] == expected, f"{what}: {after[what]}, and not {expected}"
-        _go_on(broker.bootstrap)
+        _continue(broker.bootstrap)
     assert before["offsets"] == [10, 20, 17]
 
 
-def _go_on(bootstrap: str) -> None:
+def _continue(bootstrap: str) -> None:
     """Continue a transactional id from Kafka, and append new records after the old records."""
     mover = Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover"})
     mover.init_transactions(WAIT_S)

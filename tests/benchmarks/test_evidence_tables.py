@@ -218,7 +218,7 @@ def run_of(seed: int, kills: int, **anomalies: int) -> Values:
     }  # fmt: skip
 
 
-def test_histories_go_on_until_they_have_the_seconds_and_the_kills() -> None:
+def test_histories_continue_until_they_have_the_seconds_and_the_kills() -> None:
     experiment = EXPERIMENTS["histories"]
     record = record_of("histories", {}, seed=100)
     seeds = []
@@ -234,7 +234,7 @@ def test_histories_go_on_until_they_have_the_seconds_and_the_kills() -> None:
     assert set(modes) == set(histories.MODES)
 
 
-def test_without_enough_kills_histories_go_on_after_two_hours() -> None:
+def test_without_enough_kills_histories_continue_after_two_hours() -> None:
     units = {f"seed {n}": run_of(n, 2) for n in range(1, 121)}
     assert EXPERIMENTS["histories"].next_unit(record_of("histories", units)) == "seed 121"
 

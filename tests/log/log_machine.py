@@ -286,7 +286,7 @@ class LogMachine(RuleBasedStateMachine):
         self.lose_from(end)
         self.forget_deleted()
 
-    def go_on_behind_what_was_deleted(self) -> None:
+    def adopt_sequences_of_deleted_batches(self) -> None:
         """Accept that the log may know the producers of deleted batches while the segment exists.
 
         The known batches must have been sent."""
@@ -306,7 +306,7 @@ class LogMachine(RuleBasedStateMachine):
             sent = [b for b in self.batches if b.producer_id == producer_id]
             last = sent[-1] if sent else None
             self.sequences[producer_id] = last.base_sequence + len(last.values) if last else 0
-        self.go_on_behind_what_was_deleted()
+        self.adopt_sequences_of_deleted_batches()
         self.log_start = min(self.log_start, offset)
 
     def forget_deleted(self) -> None:

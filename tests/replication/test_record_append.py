@@ -160,7 +160,9 @@ def test_entry_with_an_error_is_not_appended(run: Callable[..., None]) -> None:
 
 
 @pytest.mark.parametrize("records", [1, 50_000], ids=["one slice", "many slices"])
-def test_opened_batches_are_appended_or_refused(run: Callable[..., None], records: int) -> None:
+def test_decompressed_batches_are_appended_or_refused(
+    run: Callable[..., None], records: int
+) -> None:
     """The topic is compacted, and a batch without keys is refused."""
 
     async def work(manager: ReplicaManager) -> None:
