@@ -246,11 +246,16 @@ def run(
             "checkout. Set PYTHONPATH to it."
         )
     paths = records.published(experiment.name, folder), records.partial(experiment.name, folder)
-    found = earlier_record(*paths, source)
     # A trial does not need to touch all free memory first.
     needs_memory = experiment.is_timed and scale >= TRIAL_SCALE
     memory = steady_memory(tell) if needs_memory else contextlib.nullcontext(False)
-    with alone(is_timed=needs_memory), work_directory(tell) as work, memory as steady:
+    with (
+        owned(paths[1]),
+        alone(is_timed=needs_memory),
+        work_directory(tell) as work,
+        memory as steady,
+    ):
+        found = earlier_record(*paths, source)
         machine = description(steady_memory=steady, peers=experiment.has_peer)
         del machine["date"]  # Each unit has its own.
         record = begin(experiment, source, machine, seed, scale, found)
@@ -278,12 +283,33 @@ def alone(*, is_timed: bool) -> Iterator[None]:
     Raises:
         Refused: A timed experiment runs, or this one is timed and any other experiment runs.
     """
-    with (cache_directory() / "evidence.lock").open("w", encoding="ascii") as lock:
+    with _locked(
+        cache_directory() / "evidence.lock",
+        fcntl.LOCK_EX if is_timed else fcntl.LOCK_SH,
+        "Another experiment is running, and one of the two measures speed. It needs the machine "
+        "alone. Start this one when the other has ended.",
+    ):
+        yield
+
+
+@contextmanager
+def owned(partial: Path) -> Iterator[None]:
+    """Keep other processes from writing this partial record.
+
+    Raises:
+        Refused: Another process runs this experiment, perhaps as a piece of a killed run.
+    """
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    reason = f"Another process runs this experiment and writes {partial}."
+    with _locked(partial.with_suffix(".lock"), fcntl.LOCK_EX, reason):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, operation: int, reason: str) -> Iterator[None]:
+    with path.open("w", encoding="ascii") as lock:
         try:
-            fcntl.flock(lock, (fcntl.LOCK_EX if is_timed else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            fcntl.flock(lock, operation | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Refused(
-                "Another experiment is running, and one of the two measures speed. It needs the "
-                "machine alone. Start this one when the other has ended."
-            ) from None
+            raise Refused(reason) from None
         yield

@@ -383,6 +383,15 @@ def test_nothing_runs_beside_an_experiment_that_measures_speed(sources: list[Sou
             pass
 
 
+def test_two_processes_do_not_run_the_same_experiment(
+    tmp_path: Path, sources: list[Source]
+) -> None:
+    with runner.owned(records.partial("numbers", tmp_path)):
+        with pytest.raises(Refused, match="Another process"):
+            run_in(tmp_path, Numbers())
+    assert run_in(tmp_path, Numbers()).complete
+
+
 def test_the_processes_of_a_killed_run_end_when_the_next_run_begins(
     tmp_path: Path, sources: list[Source]
 ) -> None:
