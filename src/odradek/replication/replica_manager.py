@@ -21,11 +21,13 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
 from odradek.metadata.image import MetadataImage
+from odradek.metadata.topics import INTERNAL_TOPICS
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import EndTransactionMarker, build_marker
 from odradek.replication.delayed_fetch import FetchParams, FetchTarget, fetch
 from odradek.replication.delayed_produce import DelayedProduce
 from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
+from odradek.replication.offset_lookup import OffsetLookup
 from odradek.replication.partition import (
     ACKS_ALL,
     ACKS_LEADER,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from odradek.log.unified_log import LogAppendInfo, LogReadInfo, UnifiedLog
     from odradek.metadata.image import PartitionImage, TopicImage
     from odradek.offloading import WorkRunner
+    from odradek.replication.partition import FetchIsolation
 
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 
@@ -264,9 +267,51 @@ class ReplicaManager:
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or the partition's error.
         """
+        return self._led(topic_partition, -1).log
+
+    def _led(self, topic_partition: TopicPartition, current_leader_epoch: int) -> Partition:
+        """Return a partition that this broker leads in that epoch, or in any if it is -1.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or
+                the partition's error.
+        """
         partition = self.partition(*topic_partition)
-        partition.check_leader_epoch(-1)
-        return partition.log
+        partition.check_leader_epoch(current_leader_epoch)
+        return partition
+
+    def offset_lookup(
+        self,
+        topic_partition: TopicPartition,
+        current_leader_epoch: int,
+        timestamp: int,
+        isolation: FetchIsolation,
+    ) -> OffsetLookup:
+        """Return the lookup of an offset, which is not begun.
+
+        Args:
+            topic_partition: The partition.
+            current_leader_epoch: The epoch that the client knows, or -1.
+            timestamp: In milliseconds, or a special timestamp of `offset_lookup`.
+            isolation: The limit below which the offset must be.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or
+                the partition's error.
+        """
+        partition = self._led(topic_partition, current_leader_epoch)
+        return OffsetLookup(partition, timestamp, isolation)
+
+    def end_offset_for_epoch(
+        self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int
+    ) -> tuple[int, int]:
+        """Return (largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known.
+
+        Raises:
+            KafkaError: As for `offset_lookup`.
+        """
+        partition = self._led(topic_partition, current_leader_epoch)
+        return partition.end_offset_for_epoch(epoch)
 
     def replica_log_dir(self, topic_partition: TopicPartition) -> LogDir | None:
         """Return the log directory of this broker's replica, or None if it has no replica."""
@@ -487,11 +532,16 @@ class ReplicaManager:
         """Delete the records below `offset` (-1: the high watermark). Return the log start offset.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE above the high watermark, and as for `log`.
+            KafkaError: INVALID_TOPIC_EXCEPTION for an internal topic, POLICY_VIOLATION if the
+                topic is only compacted, OFFSET_OUT_OF_RANGE above the high watermark, and as for
+                `log`.
         """
-        partition = self.partition(*topic_partition)
-        partition.check_leader_epoch(-1)
+        partition = self._led(topic_partition, -1)
         log = partition.log
+        if topic_partition.topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if not log.config.cleanup_delete:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
         if offset == -1:
             offset = log.high_watermark
         if not 0 <= offset <= log.high_watermark:

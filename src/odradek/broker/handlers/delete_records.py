@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each, each_partition
-from odradek.errors import ErrorCode, KafkaError
+from odradek.errors import KafkaError
 from odradek.ids import TopicPartition
-from odradek.metadata.topics import INTERNAL_TOPICS
 from odradek.protocol.messages.delete_records_request import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
@@ -68,18 +67,7 @@ def _delete(
     topic_partition, offset = TopicPartition(topic, partition_offset[0]), partition_offset[1]
     result = DeleteRecordsPartitionResult(topic_partition.partition, NO_LOW_WATERMARK)
     try:
-        _check_deletable(services, topic_partition)
-        manager = services.replica_manager
-        result.low_watermark = manager.delete_records(topic_partition, offset)
+        result.low_watermark = services.replica_manager.delete_records(topic_partition, offset)
     except KafkaError as error:
         result.error_code = error.code
     return result
-
-
-def _check_deletable(services: Services, topic_partition: TopicPartition) -> None:
-    """Raise KafkaError if the partition does not exist or its records must not be deleted."""
-    log = services.replica_manager.log(topic_partition)
-    if topic_partition.topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if not log.config.cleanup_delete:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION)

@@ -18,40 +18,37 @@ INVALID_REQUEST.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import each_partition
 from odradek.errors import ErrorCode, KafkaError
-from odradek.log.timestamps import offset_for_timestamp, offset_of_max_timestamp
+from odradek.ids import TopicPartition
 from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
 from odradek.replication.delayed_fetch import CONSUMER
+from odradek.replication.offset_lookup import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    OffsetLookup,
+)
 from odradek.replication.partition import READ_COMMITTED, FetchIsolation
 from odradek.result_tasks import in_task
 from odradek.results import Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
+    from odradek.log.timestamps import TimestampOffset
     from odradek.protocol.messages.list_offsets_request import (
         ListOffsetsPartition,
         ListOffsetsRequest,
         ListOffsetsTopic,
     )
-    from odradek.replication.partition import Partition
-
-    _Lookup = tuple[Partition, ListOffsetsPartition, int, ListOffsetsPartitionResponse]
-
-logger = logging.getLogger(__name__)
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
 
 SPECIAL_FROM_VERSION = {
     LATEST: 1,
@@ -87,7 +84,8 @@ def _respond(
     repeated: set[tuple[str, int]],
 ) -> Result[ListOffsetsResponse]:
     version = context.api_version
-    lookups: list[_Lookup] = []
+    isolation = _isolation(request)
+    lookups: list[tuple[OffsetLookup, ListOffsetsPartitionResponse]] = []
 
     def result_for(
         topic: ListOffsetsTopic, requested: ListOffsetsPartition
@@ -97,11 +95,16 @@ def _respond(
             if (topic.name, requested.partition_index) in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             _check_timestamp(requested.timestamp, version)
-            partition = services.replica_manager.partition(topic.name, requested.partition_index)
-            partition.check_leader_epoch(requested.current_leader_epoch)
-            latest = _latest_offset(partition, request)
-            if not _set_known_offset(partition, requested.timestamp, latest, result):
-                lookups.append((partition, requested, latest, result))
+            lookup = services.replica_manager.offset_lookup(
+                TopicPartition(topic.name, requested.partition_index),
+                requested.current_leader_epoch,
+                requested.timestamp,
+                isolation,
+            )
+            if (known := lookup.known()) is None:
+                lookups.append((lookup, result))
+            else:
+                _set(result, known)
         except KafkaError as error:
             result.error_code = int(error.code)
         return result
@@ -137,60 +140,31 @@ def _check_timestamp(timestamp: int, version: int) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _latest_offset(partition: Partition, request: ListOffsetsRequest) -> int:
-    """Return the end of the records that the client may read.
-
-    Kafka: ``Partition.fetchOffsetForTimestamp``.
-    """
+def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
     if request.replica_id != CONSUMER:
-        return partition.end_offset(FetchIsolation.LOG_END)
+        return FetchIsolation.LOG_END
     if request.isolation_level == READ_COMMITTED:
-        return partition.end_offset(FetchIsolation.COMMITTED)
-    return partition.end_offset(FetchIsolation.HIGH_WATERMARK)
+        return FetchIsolation.COMMITTED
+    return FetchIsolation.HIGH_WATERMARK
 
 
-def _set_known_offset(
-    partition: Partition, timestamp: int, latest: int, result: ListOffsetsPartitionResponse
-) -> bool:
-    """Set the offset if that needs no records. Return whether it was possible."""
-    if timestamp == LATEST:
-        result.offset = latest
-        result.leader_epoch = partition.leader_epoch
-    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        result.offset = partition.log_start_offset
-        result.leader_epoch = partition.earliest_epoch
-    else:
-        return timestamp == LATEST_TIERED
-    return True
+def _set(result: ListOffsetsPartitionResponse, found: TimestampOffset) -> None:
+    result.timestamp, result.offset, result.leader_epoch = found
 
 
 @in_task
 async def _look_up(
     services: Services,
-    lookups: list[_Lookup],
+    lookups: list[tuple[OffsetLookup, ListOffsetsPartitionResponse]],
     response: ListOffsetsResponse,
     version: int,
 ) -> Result[ListOffsetsResponse]:
-    """Search one partition after the other. Ignore offsets at or after the latest offset."""
-    for partition, requested, latest, result in lookups:
-        log = partition.log
+    """Search one partition after the other."""
+    for lookup, result in lookups:
         try:
-            if requested.timestamp == MAX_TIMESTAMP:
-                lookup = offset_of_max_timestamp(log)
-            else:
-                lookup = offset_for_timestamp(log, requested.timestamp)
-            found = await services.timestamp_lookups.run(lookup)
-        except OSError as error:
-            code = partition.error or ErrorCode.KAFKA_STORAGE_ERROR
-            logger.warning("offset lookup in %s failed: %s", log.topic_partition, error)
-            result.error_code = int(code)
-            continue
-        if partition.error:
-            # The partition was deleted during the lookup. The records that were read may belong to
-            # a new topic of the same name.
-            result.error_code = int(partition.error)
-        elif found is not None and found[1] < latest:
-            result.timestamp, result.offset, result.leader_epoch = found
+            _set(result, await lookup.search(services.timestamp_lookups))
+        except KafkaError as error:
+            result.error_code = int(error.code)
     return Result(_without_epochs(response, version))
 
 

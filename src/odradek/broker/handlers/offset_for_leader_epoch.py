@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import each_partition
 from odradek.errors import KafkaError
+from odradek.ids import TopicPartition
 from odradek.protocol.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -44,10 +45,10 @@ def _end_offset(
 ) -> EpochEndOffset:
     result = EpochEndOffset(partition=requested.partition)
     try:
-        partition = services.replica_manager.partition(topic, requested.partition)
-        partition.check_leader_epoch(requested.current_leader_epoch)
-        result.leader_epoch, result.end_offset = partition.end_offset_for_epoch(
-            requested.leader_epoch
+        result.leader_epoch, result.end_offset = services.replica_manager.end_offset_for_epoch(
+            TopicPartition(topic, requested.partition),
+            requested.current_leader_epoch,
+            requested.leader_epoch,
         )
     except KafkaError as error:
         result.error_code = int(error.code)
