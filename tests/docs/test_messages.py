@@ -33,8 +33,17 @@ def _literals() -> str:
 
 @pytest.mark.parametrize("message", [each for each in QUOTED if each not in OF_OTHERS])
 def test_quoted_message_is_one_of_the_code(message: str) -> None:
+    """The code may join a message of two parts with a colon: the operation and the reason."""
+    assert _is_literal(message) or all(map(_is_literal, message.split(": ")))
+
+
+def _is_literal(message: str) -> bool:
     pattern = "[^\\n]*".join(map(re.escape, message.split("...")))
-    assert re.search(pattern, _literals())
+    return re.search(pattern, _literals()) is not None
+
+
+def test_messages_that_no_code_has_are_found() -> None:
+    assert not _is_literal("the port is in use by another cat")
 
 
 def test_messages_are_quoted() -> None:
