@@ -3,8 +3,9 @@
 `ARCHITECTURE.md`, `CONTRIBUTING.md` and `CHANGELOG.md` have one source, in the root. A link in them
 to `docs/page.md` becomes a link to `page.md`.
 
-The theme loads Mermaid from another host, unless a page has loaded it before. The site therefore
-has its own copy (`scripts/ensure-mermaid`), and each page with a diagram loads this copy first.
+The pages load nothing from other hosts. If one does, the build fails. The theme loads Mermaid from
+another host, unless a page has loaded it before. The site therefore has its own copy
+(`scripts/ensure-mermaid`), and each page with a diagram loads this copy first.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ MERMAID = ROOT / ".cache" / "mermaid"
 MERMAID_FILES = ("mermaid.min.js", "LICENSE")
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 _DIAGRAM = '<pre class="mermaid">'
+# Links to other sites (<a href>) are no requests of the page.
+_REQUEST = re.compile(
+    r"""<(?:script|img|iframe|source|video)\b[^>]*\bsrc=["']?(?:https?:)?//[^"'\s>]*"""
+    r"""|<link\b(?![^>]*canonical)[^>]*\bhref=["']?(?:https?:)?//[^"'\s>]*"""
+)
 _FIRST_SCRIPT = re.compile(r"<script src=")
 
 
@@ -45,7 +51,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Load the site's copy of Mermaid before the theme's scripts, on pages with a diagram."""
+    """Load the site's copy of Mermaid before the theme's scripts, on pages with a diagram.
+
+    Raises:
+        PluginError: The page would load something from another host.
+    """
+    if request := _REQUEST.search(output):
+        raise PluginError(f"{page.url} needs another host: {request[0]}")
     if _DIAGRAM not in output:
         return output
     address = get_relative_url("assets/mermaid/mermaid.min.js", page.url)
