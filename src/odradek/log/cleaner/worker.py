@@ -54,8 +54,15 @@ class _Broker:
         return self._lines.get()
 
     def report(self, report: Report) -> None:
-        sys.stdout.buffer.write(encode_report(report))
-        sys.stdout.buffer.flush()
+        """Write a report. End the process if the broker has ended.
+
+        A normal exit would wait for the lock of stdin, which `_listen` holds while it reads.
+        """
+        try:
+            sys.stdout.buffer.write(encode_report(report))
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            os._exit(0)
 
 
 def main(files: Files, clock: Clock, wait: Callable[[float], object]) -> None:
