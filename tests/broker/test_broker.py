@@ -140,6 +140,18 @@ def test_one_log_line_names_the_advertised_addresses(
     assert "it advertises PLAINTEXT://kafka.example:1234" in caplog.text
 
 
+def test_the_log_names_a_relative_data_directory_with_its_whole_path(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(server: BrokerServer) -> None:
+        return
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.chdir(tmp_path)
+    with_server(config_of(Path("data")), nothing, store=MemoryStore())
+    assert f"data is in {tmp_path / 'data'}, and" in caplog.text
+
+
 def test_configs_without_effect_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
