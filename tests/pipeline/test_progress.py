@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from odradek.pipeline.progress import Progress, total_lag
+from odradek.pipeline.progress import Progress, ran_a_batch, total_lag
 
 
 def source(end: object, latest: object) -> SimpleNamespace:
@@ -20,6 +20,13 @@ def test_line_has_rows_rate_and_lag() -> None:
 
 def test_batch_that_took_no_time_has_no_rate() -> None:
     assert Progress(0, 5, 0, 0, None).text() == "batch 0: 5 rows in 0.0 s, 0 rows/s, lag unknown"
+
+
+def test_report_of_an_idle_query_is_not_that_of_the_next_batch() -> None:
+    idle = SimpleNamespace(batchId=12, durationMs={"latestOffset": 7, "triggerExecution": 8})
+    batch = {"latestOffset": 7, "addBatch": 4000, "triggerExecution": 4300}
+    assert not ran_a_batch(idle)
+    assert ran_a_batch(SimpleNamespace(batchId=12, durationMs=batch))
 
 
 @pytest.mark.parametrize(

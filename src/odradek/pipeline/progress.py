@@ -35,6 +35,21 @@ class Progress:
         return ", ".join(parts)
 
 
+class TriggerProgress(Protocol):
+    """One of Spark's progress reports (`StreamingQueryProgress` of PySpark)."""
+
+    @property
+    def durationMs(self) -> Mapping[str, int]: ...
+
+
+def ran_a_batch(progress: TriggerProgress) -> bool:
+    """Return whether the report is of a batch.
+
+    Spark also reports on an idle query. Such a report has the number of the next batch.
+    """
+    return "addBatch" in progress.durationMs
+
+
 Offsets = Mapping[str, Mapping[str, int]]
 """Offsets by topic and partition. The partition is a string, as in Spark's JSON."""
 

@@ -24,7 +24,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.batch_writer import BatchWriter
 from odradek.pipeline.jobs.checks import check_parser
 from odradek.pipeline.jobs.options import IngestOptions
-from odradek.pipeline.progress import Progress, total_lag
+from odradek.pipeline.progress import Progress, ran_a_batch, total_lag
 from odradek.pipeline.sinks.files import HadoopFiles
 from odradek.pipeline.transforms.access_log import parse_access_log
 from odradek.pipeline.transforms.json import json_parser
@@ -178,7 +178,7 @@ class IngestJob:
 
     def report(self, query: StreamingQuery, summary: IngestSummary) -> None:
         """Call `on_progress` for each batch that finished since the last call."""
-        for one in query.recentProgress:
+        for one in filter(ran_a_batch, query.recentProgress):
             counts = self._writer.take_counts(one.batchId)
             if counts is None:
                 continue
