@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from odradek import __version__
+from odradek.demo import events
 from odradek.demo.commands import commands, program
+from odradek.demo.run import ACCESS_LOG_LINE
 
 
 def install(directory: Path) -> Path:
@@ -79,13 +81,23 @@ def test_the_program_of_this_installation_runs() -> None:
 
 
 def test_directories_are_quoted(venv: Path) -> None:
-    lines = [line for _, line in commands("t", Path("my out").absolute(), "--parser raw", None)]
+    lines = [
+        line for _, line in commands("t", Path("my out").absolute(), "--parser raw", "{}", None)
+    ]
     assert lines[0] == "venv/bin/odradek serve --data 'my out/broker' &"
     ingest = next(line for line in lines if " pipeline ingest " in line)
     assert shlex.split(ingest)[5:7] == ["--table-dir", "my out/lake"]
 
 
+def test_record_to_send_reaches_the_program_unchanged(venv: Path) -> None:
+    for record in (events.ONE_MORE, ACCESS_LOG_LINE):
+        lines = [line for _, line in commands("t", Path("out").absolute(), "", record, None)]
+        (echo,) = [line.partition(" | ")[0] for line in lines if " produce " in line]
+        sent = subprocess.run(echo, shell=True, capture_output=True, text=True, check=True)
+        assert sent.stdout == f"{record}\n"
+
+
 def test_broker_of_the_user_is_named_and_not_started(venv: Path) -> None:
-    lines = [line for _, line in commands("t", Path("out").absolute(), "--parser raw", "h:1")]
+    lines = [line for _, line in commands("t", Path("out").absolute(), "--parser raw", "{}", "h:1")]
     assert not any(" serve " in line for line in lines)
     assert all("--bootstrap-server h:1" in line for line in lines if " sql " not in line)

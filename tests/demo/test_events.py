@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from odradek.demo.events import CUT_OFF_ONE_IN, DAY, SCHEMA, usage_events
+from odradek.demo.events import CUT_OFF_ONE_IN, DAY, ONE_MORE, SCHEMA, usage_events
 
 COUNT = 20_000
 
@@ -55,3 +55,8 @@ def test_clicks_follow_impressions_follow_page_views() -> None:
 def test_fields_are_the_fields_of_the_schema() -> None:
     names = {column.split()[0] for column in SCHEMA.split(", ")}
     assert {name for event in whole_events() for name in event} == names
+
+
+def test_event_to_send_after_the_demo_has_all_required_fields() -> None:
+    required = {column.split()[0] for column in SCHEMA.split(", ") if "NOT NULL" in column}
+    assert {name for name, value in json.loads(ONE_MORE).items() if value} == required

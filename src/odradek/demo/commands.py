@@ -44,7 +44,7 @@ def _runnable(path: Path) -> str:
 
 
 def commands(
-    topic: str, out: Path, parser: str, bootstrap_servers: str | None
+    topic: str, out: Path, parser: str, record: str, bootstrap_servers: str | None
 ) -> list[tuple[str, str]]:
     """Return pairs of a description and a command.
 
@@ -54,16 +54,18 @@ def commands(
         topic: Topic of the demo.
         out: Output directory of the demo.
         parser: The parser options of the ingest.
+        record: A value that the parser accepts.
         bootstrap_servers: The broker that the demo used. With None the data of the demo's own
             broker are in `out`, and the first command starts it.
     """
     odradek = program()
     lake = shlex.quote(shown(out / "lake"))
     ingest = f"{odradek} pipeline ingest --topics {topic} --table-dir {lake} {parser} --once"
+    echo = f"echo {shlex.quote(record)}"
     at = "" if bootstrap_servers is None else f" --bootstrap-server {bootstrap_servers}"
     lines = [
         ("read some events", f"{odradek} consume {topic} --max 5{at}"),
-        ("send one more event and ingest it", f"echo '{{}}' | {odradek} produce {topic}{at}"),
+        ("send one more event and ingest it", f"{echo} | {odradek} produce {topic}{at}"),
         ("", f"{ingest}{at}"),
         ("query the tables", f'{odradek} pipeline sql --table-dir {lake} "{QUERY}"'),
     ]

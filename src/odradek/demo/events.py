@@ -21,6 +21,11 @@ SCHEMA = (
 )
 """Schema of the events in Spark's DDL."""
 
+ONE_MORE = (
+    '{"event_id": "one-more", "type": "page_view", "time": "2026-03-03T23:59:59Z", "page": "/"}'
+)
+"""An event that fits the schema, for the user to send after the demo."""
+
 DAY = datetime(2026, 3, 3, tzinfo=UTC)
 MINUTES = 24 * 60
 NEWSLETTER_MINUTE = 11 * 60

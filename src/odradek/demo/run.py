@@ -33,6 +33,8 @@ MARKER = ".odradek-demo"
 CATCH_UP_TIMEOUT_S = 300
 TRIGGER_INTERVAL = "1 second"
 QUERY_POLL_S = 1
+ACCESS_LOG_LINE = '192.0.2.7 - - [03/Mar/2026:23:59:59 +0000] "GET / HTTP/1.1" 200 1 "-" "curl/8.5"'
+"""A line for the user to send after the demo."""
 
 
 class DemoFailed(Exception):
@@ -117,7 +119,8 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
         outcome = _look(options, report.Ends(sent, in_topic, counted), console)
     report.show(outcome, console)
     parser = _parser_arguments(options)
-    lines = commands(options.topic, options.out, parser, options.bootstrap_servers)
+    record = events.ONE_MORE if options.input_file is None else ACCESS_LOG_LINE
+    lines = commands(options.topic, options.out, parser, record, options.bootstrap_servers)
     report.show_how_to_go_on(lines, console)
     return outcome.is_right
 
