@@ -192,7 +192,11 @@ def of_first_pairs(record: Record) -> Record:
     pairs = record.settings["pairs"]
     return replace(
         record,
-        units=[unit for unit in record.units if int(unit.key.rpartition("/")[2]) <= pairs],
+        units=[
+            unit
+            for unit in record.units
+            if not unit.failure and int(unit.key.rpartition("/")[2]) <= pairs
+        ],
     )
 
 
