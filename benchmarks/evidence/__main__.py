@@ -106,9 +106,8 @@ def run_several(options: argparse.Namespace) -> int:
                 break
         if not is_due(name, folder, options.scale):
             record = records.load(records.published(name, folder))
-            verdict = EXPERIMENTS[name].verdict(record)
-            if verdict and EXPERIMENTS[name].is_judged:
-                failed.append(f"{name}: {verdict}")
+            if defect := EXPERIMENTS[name].defect(record):
+                failed.append(f"{name}: {defect}")
     for line in failed:
         tell(line)
     return 1 if failed else 0
@@ -167,7 +166,7 @@ def run_one(options: argparse.Namespace, name: str) -> int:
         render()
     if verdict := experiment.verdict(record):
         tell(f"{name}: {verdict}")
-    return 1 if verdict and experiment.is_judged and not options.trial else 0
+    return 1 if experiment.defect(record) and not options.trial else 0
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:

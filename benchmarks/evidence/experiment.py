@@ -55,7 +55,6 @@ class Experiment(ABC):
         has_peer: whether another broker runs, so that the record needs its tuning.
         is_timed: whether speed is measured, which needs the machine alone.
         jobs_max: number of units that may run at the same time.
-        is_judged: whether a `verdict` is a defect of Odradek.
     """
 
     name: str
@@ -65,7 +64,6 @@ class Experiment(ABC):
     has_peer: bool = False
     is_timed: bool = False
     jobs_max: int = 1
-    is_judged: bool = True
 
     @abstractmethod
     def settings(self, scale: float) -> Values:
@@ -97,6 +95,10 @@ class Experiment(ABC):
     def verdict(self, record: Record) -> str:
         """Return one line for the list of experiments, or an empty string if the table has it."""
         return f"{len(record.failures)} failed" if record.failures else ""
+
+    def defect(self, record: Record) -> str:
+        """Return the verdict if it is a defect of Odradek, or an empty string."""
+        return self.verdict(record)
 
 
 def first_missing(keys: list[str], record: Record) -> str | None:

@@ -134,6 +134,10 @@ class Delivery(CommandExperiment):
         head = ["broker", "program", "records", "program killed", "broker killed", *LOSSES]
         return {self.name: "\n".join([record.taken, "", *table(head, rows)])}
 
+    def defect(self, record: Record) -> str:
+        failed = [key for key in record.failures if key.startswith("odradek/")]
+        return f"failed: {', '.join(failed)}" if failed else ""
+
 
 LOSSES = ("lost", "doubled")
 

@@ -265,6 +265,15 @@ def test_an_anomaly_of_odradek_makes_the_run_fail_and_one_of_kafka_does_not(
     assert evidence.main(["run", name, "--out", str(tmp_path)]) == code
 
 
+def test_only_programs_that_fail_with_odradek_are_defects() -> None:
+    record = record_of("delivery", {})
+    record.units = [Unit("kafka/exactly_once", "", 1.0, 0.0, failure="no copies")]
+    experiment = EXPERIMENTS["delivery"]
+    assert experiment.verdict(record) == "1 failed" and experiment.defect(record) == ""
+    record.units.append(Unit("odradek/exactly_once", "", 1.0, 0.0, failure="no copies"))
+    assert experiment.defect(record) == "failed: odradek/exactly_once"
+
+
 def test_each_run_of_the_histories_is_listed_with_its_anomalies() -> None:
     units = {"seed 11": run_of(11, 4), "seed 12": run_of(12, 0, duplicate=3)}
     found = EXPERIMENTS["histories"].snippets(record_of("histories", units))
