@@ -63,7 +63,7 @@ class History:
             {
                 "bootstrap.servers": self.context.bootstrap,
                 "compression.type": self.compression,
-                "linger.ms": 50,
+                "linger.ms": 10_000,  # one batch a flush, also on a machine that stands still
                 "log_level": 3,
                 **options,
             }

@@ -86,7 +86,10 @@ class _Producer:
         assert response[0].results_by_partition[0].partition_error_code == 0, response
 
     def send(self, topic: str, sequence: int = 0) -> None:
-        """Send one record with an old timestamp, so that its transaction counts as old."""
+        """Send one record with an old timestamp, so that its transaction counts as old.
+
+        The topic needs unlimited retention: both brokers delete expired records every five minutes.
+        """
         data = batch(
             transactional=True,
             producer_id=self.producer_id,
@@ -146,7 +149,7 @@ def _read(context: Context, topic: str, most: int, timeout_ms: int = 8_000) -> l
 
 def _listed(context: Context) -> None:
     topic, name = context.topic("listed"), context.topic("tx")
-    create_topic(context.bootstrap, topic)
+    create_topic(context.bootstrap, topic, retention_ms="-1")
     producer = _Producer(context, name)
     producer.add(topic)
     producer.send(topic)
@@ -246,7 +249,7 @@ def _java(main_class: str, *arguments: str) -> list[str]:
 def _fenced(context: Context) -> None:
     """The Java producer replaces a producer with an open transaction."""
     topic, name = context.topic("fenced"), context.topic("tx")
-    create_topic(context.bootstrap, topic)
+    create_topic(context.bootstrap, topic, retention_ms="-1")
     zombie = _Producer(context, name)
     zombie.add(topic)
     zombie.send(topic)
@@ -259,7 +262,7 @@ def _fenced(context: Context) -> None:
 def _hanging(context: Context) -> None:
     """Abort a transactional write unknown to the coordinator; KIP-890 prevents such writes."""
     topic = context.topic("hanging")
-    create_topic(context.bootstrap, topic)
+    create_topic(context.bootstrap, topic, retention_ms="-1")
     _verification(context, "false")
     try:
         producer = _Producer(context, context.topic("tx"))
@@ -280,7 +283,7 @@ def _hanging(context: Context) -> None:
 def _terminated(context: Context) -> None:
     """Abort an open transaction by its transactional id. Its producer is fenced."""
     topic, name = context.topic("terminated"), context.topic("tx")
-    create_topic(context.bootstrap, topic)
+    create_topic(context.bootstrap, topic, retention_ms="-1")
     producer = _Producer(context, name)
     producer.add(topic)
     producer.send(topic)
