@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import re2
 
-from odradek import slicing
 from odradek.broker.handlers.list_transactions import MATCH_ELEMENTS
 from odradek.coordinator.regular_expressions import (
     EXPRESSION_CHARACTERS_MAX,
@@ -19,6 +18,7 @@ from odradek.slicing import ELEMENTS_PER_SLICE
 from odradek.testing import Broker
 from testkit.wire import WireClient
 from tests.broker.handlers.txn_calls import add, list_transactions, producer
+from tests.helpers.time_slices import count_slices
 
 
 @pytest.fixture
@@ -129,14 +129,7 @@ def test_ids_are_matched_in_time_slices(
 ) -> None:
     for number in range(ELEMENTS_PER_SLICE // MATCH_ELEMENTS + 1):
         producer(client, f"id-{number}")
-    ended: list[None] = []
-    end_slice = slicing.end_slice
-
-    async def counted() -> None:
-        ended.append(None)
-        await end_slice()
-
-    monkeypatch.setattr(slicing, "end_slice", counted)
+    ended = count_slices(monkeypatch)
     every = names(list_transactions(client))
     assert not ended
     assert names(list_transactions(client, transactional_id_pattern="id-.*")) == every

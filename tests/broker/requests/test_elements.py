@@ -9,25 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek import slicing
 from odradek.broker import handlers
 from odradek.broker.requests.elements import each, each_partition
 from odradek.result_tasks import wait
 from odradek.slicing import ELEMENTS_PER_SLICE
+from tests.helpers.time_slices import count_slices
 
 
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """A list with one entry for each end of a time slice."""
-    ended: list[None] = []
-    end_slice = slicing.end_slice
-
-    async def counted() -> None:
-        ended.append(None)
-        await end_slice()
-
-    monkeypatch.setattr(slicing, "end_slice", counted)
-    return ended
+    return count_slices(monkeypatch)
 
 
 def test_few_elements_are_processed_without_an_event_loop() -> None:

@@ -141,7 +141,7 @@ class ConsumerGroup:
     # -- changes, by replay ------------------------------------------------------------------------
 
     def replay(self, key: GroupRecordKey, value: Message | None) -> None:
-        """Apply one record to its self. The shard handles the tombstone of the group itself."""
+        """Apply one of the group's records. The shard handles the tombstone of the group itself."""
         if value is None:
             self._replay_tombstone(key)
         else:
