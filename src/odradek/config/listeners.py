@@ -2,7 +2,7 @@
 
 A Kafka file may have listeners that are not for clients, such as a KRaft controller's, which are
 named in ``controller.listener.names``. They are ignored. A listener whose protocol is not PLAINTEXT
-is refused, because its clients would wait for a handshake that the broker never answers.
+is refused, because its clients would wait for a handshake to which the broker never responds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeAcls (29), versions 1-3: always SECURITY_DISABLED, as from Kafka without authorizer."""
+"""DescribeAcls (29), versions 1-3: no ACLs exist, and the error is SECURITY_DISABLED."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def handle(
 
 
 def _everywhere(image: MetadataImage, kind: ElectionType) -> Result[ElectLeadersResponse]:
-    """Return every topic with the partitions that needed an election, which failed."""
+    """Return every topic with the partitions whose election failed."""
 
     def elected(topic: TopicImage) -> ReplicaElectionResult:
         return ReplicaElectionResult(

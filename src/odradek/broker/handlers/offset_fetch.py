@@ -11,7 +11,8 @@ of version 9 are for groups of the consumer protocol (KIP-848). The error is UNK
 STALE_MEMBER_EPOCH if no member has them.
 
 The response has the offsets that are committed to the log. A commit that waits for the disk
-(``log.flush.interval.messages``) is not visible before. As in Kafka, `require_stable` waits for it.
+(``log.flush.interval.messages``) is not visible before the flush. As in Kafka,
+`require_stable` waits for it.
 """
 
 from __future__ import annotations

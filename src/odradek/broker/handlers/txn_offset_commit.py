@@ -39,7 +39,7 @@ def handle(
     """Verify the transaction, then store the offsets."""
     version = context.api_version
     if not request.group_id:
-        return _commit(services, request, NO_GUARD, version)  # it refuses the empty id
+        return _commit(services, request, NO_GUARD, version)  # the commit refuses the empty id
     partition = services.groups.offsets_partition(services.groups.partition_of(request.group_id))
     try:
         guard = _guard(services, partition, request, adds=version >= IMPLICIT_ADD_FROM)
@@ -94,7 +94,7 @@ def _commit(
 def _refused(
     services: Services, request: TxnOffsetCommitRequest, code: ErrorCode, version: int
 ) -> TxnOffsetCommitResponse:
-    if code is ErrorCode.PRODUCER_FENCED:  # as for a verified produce, in every version
+    if code is ErrorCode.PRODUCER_FENCED:  # every version has this code, as for a verified produce
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return _for_version(services.groups.offsets.refuse_transactional(request, code), version)
 
