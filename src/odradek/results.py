@@ -219,7 +219,7 @@ class PendingResult(Result[T]):
             if not result.done:
                 result.fail(Abandoned())
 
-        def go_on(done: Result[T]) -> None:
+        def resume(done: Result[T]) -> None:
             if not result.done:
                 next_result = done.chain(function) if done.error is None else None
                 result.follow(next_result or Result.failed(done.error or Abandoned()))
@@ -227,7 +227,7 @@ class PendingResult(Result[T]):
         result._on_cancel = abandon
         if executed:
             self.on_executed(lambda: None if self.done else result.mark_executed())
-        self.on_done(go_on)
+        self.on_done(resume)
         return result
 
     def recover(self, kind: type[E], function: Callable[[E], U]) -> Result[T | U]:

@@ -79,7 +79,7 @@ def _show_pages(pages: list[tuple[str, int]], console: Console) -> None:
         console.print(f"    {views:>8,}  [blue]{bar:<24}[/]  {page}", highlight=False, no_wrap=True)
 
 
-def show_how_to_go_on(lines: list[tuple[str, str]], console: Console) -> None:
+def show_next_commands(lines: list[tuple[str, str]], console: Console) -> None:
     """Print the `lines` of `commands.commands`, which use the broker and tables of the demo."""
     console.print("\n  How to continue:")
     for what, command in lines:

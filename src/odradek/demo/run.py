@@ -121,7 +121,7 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
     parser = _parser_arguments(options)
     record = events.ONE_MORE if options.input_file is None else ACCESS_LOG_LINE
     lines = commands(options.topic, options.out, parser, record, options.bootstrap_servers)
-    report.show_how_to_go_on(lines, console)
+    report.show_next_commands(lines, console)
     return outcome.is_right
 
 

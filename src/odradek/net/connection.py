@@ -562,9 +562,9 @@ class Connection(asyncio.BufferedProtocol):
         if out:
             self._write(out)
         self._uncount(sent, results)
-        self._go_on()
+        self._continue_after_responses()
 
-    def _go_on(self) -> None:
+    def _continue_after_responses(self) -> None:
         """Start further requests, or close, after responses have left the queue."""
         self._limit()
         if self._hold & _CLOSING:

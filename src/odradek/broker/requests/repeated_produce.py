@@ -366,14 +366,14 @@ class RepeatedProduce:
         from odradek.broker.requests.produce_shapes import LINK_BYTES
 
         budget, shapes = self._budget, remembered.shapes
-        budget.give_back(remembered, remembered.remove(prefix))
+        budget.release_bytes(remembered, remembered.remove(prefix))
         if len(shapes) >= SHAPES_MAX:
-            budget.give_back(remembered, remembered.evict())
+            budget.release_bytes(remembered, remembered.evict())
         if shape.position not in remembered.positions:
             if len(remembered.positions) >= POSITIONS_MAX:
                 oldest = remembered.positions[0]
                 for other in [key for key, each in shapes.items() if each.position == oldest]:
-                    budget.give_back(remembered, remembered.remove(other))
+                    budget.release_bytes(remembered, remembered.remove(other))
             remembered.positions.append(shape.position)
         shapes[prefix] = shape
         remembered.link_count += links_added

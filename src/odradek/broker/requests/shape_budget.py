@@ -65,7 +65,7 @@ class ShapeBudget:
                 self.release(oldest)
                 oldest.forget()
 
-    def give_back(self, holder: ShapeHolder, size: int) -> None:
+    def release_bytes(self, holder: ShapeHolder, size: int) -> None:
         """Return `size` bytes to the budget. `holder` has forgotten one of its shapes."""
         if holder in self._holders:
             self._holders[holder] -= size
