@@ -111,7 +111,7 @@ def test_the_loop_serves_other_requests_after_each_slice_of_a_large_batch(broker
 
         task = asyncio.get_running_loop().create_task(others())
         work = open_batch(records, config, NOW_MS, checked=True)
-        assert await services.replica_manager.opened_batches.run(work) is not None
+        assert await services.replica_manager.decompression.run(work) is not None
         task.cancel()
         return seen
 

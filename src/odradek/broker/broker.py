@@ -175,7 +175,7 @@ class BrokerServer:
             self._threads.executor,
             self.config.log_config,
             loop,
-            self._threads.opened_batches,
+            self._threads.decompression,
             controller.deletions_finished,
         )
         self._stopping.add("the partitions", replica_manager.stop, self._stopping.limits.parts_ms)

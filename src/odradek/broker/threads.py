@@ -15,7 +15,7 @@ from odradek.offloading import WorkRunner
 logger = logging.getLogger(__name__)
 
 IO_THREADS_MAX = 8
-OPENED_BATCHES_MAX = 2
+DECOMPRESSIONS_MAX = 2
 """Maximum number of batches that are checked or recompressed at the same time. Each of them is
 decompressed in memory.
 """
@@ -30,7 +30,7 @@ class BrokerThreads:
 
     Attributes:
         executor: Runs fsync, cold reads, loading and deleting.
-        opened_batches: Runs the work on client batches that have to be decompressed. It has its own
+        decompression: Runs the work on client batches that have to be decompressed. It has its own
             threads, because a batch of a few KB may decompress to 10,000 times its size, and fsync
             and cold reads must not wait for that.
         timestamp_lookups: Runs searches by timestamp, separate from `executor` for the same reason.
@@ -38,12 +38,12 @@ class BrokerThreads:
 
     def __init__(self, timers: Timers) -> None:
         self._io = ThreadPool(IO_THREADS_MAX, "odradek-io")
-        unpacking = OPENED_BATCHES_MAX + TIMESTAMP_LOOKUPS_MAX
+        unpacking = DECOMPRESSIONS_MAX + TIMESTAMP_LOOKUPS_MAX
         self._unpacker = ThreadPool(unpacking, "odradek-unpack")
         self._closer = ThreadPool(1, "odradek-close")
         slices = asyncio.Lock()
         self.executor: Executor = self._io
-        self.opened_batches = WorkRunner(self._unpacker, OPENED_BATCHES_MAX, slices)
+        self.decompression = WorkRunner(self._unpacker, DECOMPRESSIONS_MAX, slices)
         self.timestamp_lookups = WorkRunner(
             self._unpacker,
             TIMESTAMP_LOOKUPS_MAX,

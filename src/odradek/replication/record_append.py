@@ -40,7 +40,7 @@ class AppendManager(Protocol):
     """The part of `ReplicaManager` that an append uses."""
 
     @property
-    def opened_batches(self) -> WorkRunner: ...
+    def decompression(self) -> WorkRunner: ...
 
     def find(self, topic: str | Uuid, partition: int) -> Partition | None: ...
 
@@ -230,7 +230,7 @@ class RecordAppend:
         try:
             for position, partition, entry, work, step in self._opening:
                 try:
-                    records = await self._manager.opened_batches.finish(work, step)
+                    records = await self._manager.decompression.finish(work, step)
                 except KafkaError as error:
                     self.results[position] = refused(partition, error)
                 else:

@@ -77,7 +77,7 @@ class ReplicaManager:
         executor: Executor,
         log_config: Callable[[Mapping[str, str]], LogConfig],
         loop: asyncio.AbstractEventLoop,
-        opened_batches: WorkRunner,
+        decompression: WorkRunner,
         deletions_finished: Callable[[Collection[Uuid]], None] = lambda _: None,
     ) -> None:
         self._node_id = node_id
@@ -87,7 +87,7 @@ class ReplicaManager:
         self._executor = executor
         self._log_config = log_config
         self._loop = loop
-        self.opened_batches = opened_batches
+        self.decompression = decompression
         # Increased by each change of a partition's existence, leadership or configs. Caches that
         # were filled in an older generation must not be used (`broker.requests.repeated_produce`).
         self.generation = 0
