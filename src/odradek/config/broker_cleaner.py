@@ -32,7 +32,7 @@ CLEANER_CONFIGS = [
         ConfigType.LONG,
         15_000,
         _MEDIUM,
-        "Time to wait before looking for logs to compact again, when there was none.",
+        "Time until the next check for logs to compact, if the last check found none.",
         at_least(0),
         _CLUSTER,
     ),

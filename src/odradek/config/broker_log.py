@@ -167,7 +167,7 @@ LOG_CONFIGS = [
         _INT,
         0,
         _HIGH,
-        "The same in hours, unless log.roll.jitter.ms is set.",
+        "Maximum random reduction in hours, unless log.roll.jitter.ms is set.",
         at_least(0),
     ),
     ConfigKey(

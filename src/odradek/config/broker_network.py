@@ -86,22 +86,22 @@ NETWORK_CONFIGS = [
         102_400,
         _HIGH,
         "SO_SNDBUF of the connections. -1 leaves it to the system. If unset, it is 614400. A "
-        "larger value serves distant consumers faster, at more CPU for near ones.",
+        "larger value serves distant consumers faster and costs more CPU time for near consumers.",
     ),
     ConfigKey(
         "socket.receive.buffer.bytes",
         _INT,
         102_400,
         _HIGH,
-        "SO_RCVBUF of the connections. -1 leaves it to the system, which tunes it. If unset, it "
-        "is left to the system, where Kafka sets its default.",
+        "SO_RCVBUF of the connections. -1 leaves it to the system, which tunes it. So does "
+        "an unset value. In Kafka an unset value is 102400.",
     ),
     ConfigKey(
         "max.connections",
         _INT,
         INT_MAX,
         _MEDIUM,
-        "Maximum number of connections. Further ones wait in the accept queue until one closes.",
+        "Maximum number of connections. Others wait in the accept queue until one closes.",
         at_least(0),
         _CLUSTER,
     ),
@@ -174,7 +174,7 @@ NETWORK_CONFIGS = [
         _INT,
         1,
         _LOW,
-        "Length of each of these samples.",
+        "Length of a sample of quota.window.num.",
         at_least(1),
     ),
 ]
