@@ -20,6 +20,7 @@ import pytest
 
 from odradek.broker.broker import BrokerServer
 from odradek.broker.requests.dispatch import Dispatcher
+from odradek.broker.requests.fetch_shapes import FetchShape
 from odradek.broker.requests.repeated_produce import SHAPES_MAX, RememberedShapes
 from odradek.config.broker import BrokerConfig
 from odradek.metadata.store.memory import MemoryStore
@@ -48,12 +49,16 @@ IDEMPOTENT_PRODUCE_CALLS_MAX = 34
 # `ReplicaManager.append_records`, and 21 to encode the response. In these tests the connection
 # already has `SHAPES_MAX` shapes, so 3 more calls find no match and do not remember the request.
 FIRST_PRODUCE_CALLS_MAX = 83
-# Fetch: the calls of a request without a shape, and these:
+# Fetch, a request that repeats the one before. 5 calls are for connection and dispatcher, 5 match
+# the shape and pack the response, and 20 read from the log. The others are for the region.
+REPEATED_FETCH_CALLS_MAX = 50
+# A fetch without a remembered shape: the calls of a request without a shape, and these:
 # - Some 35 read (limits, session, lookup in the index).
 # - 17 are for the region (open, probe residency, send the header with MSG_MORE, sendfile, close).
 # - 2 start the generator that reads in time slices, so that all fetches have one path.
 # - 6 make the parameters and data that handlers and `ReplicaManager.fetch_records` exchange.
 # - 1 reads with RWF_NOWAIT, so that the event loop never waits for the disk.
+# - 3 find that the request has another shape, and do not learn it.
 FETCH_CALLS_MAX = 119
 # Produce to a compacted topic: for records of equal sizes, a constant number of calls compares all
 # of them. For other records, one C call reads the first bytes of each. The other calls are those of
@@ -191,7 +196,19 @@ def test_produce_to_a_compacted_topic_costs_at_most_one_call_a_record(
     assert result.total - calls_a_record * records <= calls_max, str(result)
 
 
-def test_fetch_costs_the_same_for_any_number_of_records(tmp_path: Path) -> None:
+def shape_of_another_fetch() -> FetchShape:
+    """Return a shape that matches no request, and after which the connection learns no other."""
+    values: Any = dict.fromkeys(FetchShape.__slots__)
+    return FetchShape(**values | {"frame_bytes": 0, "misses": 0, "learn_after": 1_000})
+
+
+@pytest.mark.parametrize(
+    ("shape", "calls_max"),
+    [(None, REPEATED_FETCH_CALLS_MAX), (shape_of_another_fetch(), FETCH_CALLS_MAX)],
+)
+def test_fetch_costs_the_same_for_any_number_of_records(
+    tmp_path: Path, shape: FetchShape | None, calls_max: int
+) -> None:
     with running_broker(tmp_path) as (runner, server):
 
         async def count(records: bytes, partition: int) -> CallCount:
@@ -205,6 +222,7 @@ def test_fetch_costs_the_same_for_any_number_of_records(tmp_path: Path) -> None:
                 transport = MockTransport()
                 transport.protocol = reader
                 reader.connection_made(transport)
+                reader.fetch_shape = shape
                 request = fetch(min_bytes=1, max_wait_ms=500, partitions=(partition,))
                 result = counted(reader, framed(request, 11))
                 assert not transport.written, "the region was not sent by sendfile"
@@ -215,4 +233,4 @@ def test_fetch_costs_the_same_for_any_number_of_records(tmp_path: Path) -> None:
             each: runner.run(count(records_of(each), partition))
             for partition, each in enumerate(RECORD_COUNTS)
         }
-    check(counts, FETCH_CALLS_MAX)
+    check(counts, calls_max)

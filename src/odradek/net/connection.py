@@ -161,6 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         "client_software",
         "closed",
         "counted_as",
+        "fetch_shape",
         "get_buffer",
         "listener_name",
         "local_address",
@@ -215,6 +216,8 @@ class Connection(asyncio.BufferedProtocol):
         self.counted_as = ""
         self.on_close: list[Callable[[], None]] = []
         self.remembered: RememberedRequests | None = None
+        # The shape of a fetch that the dispatcher remembers, for its own use only.
+        self.fetch_shape: object | None = None
 
     def __repr__(self) -> str:
         return f"<connection {self.peer_address} to {self.local_address}>"

@@ -89,7 +89,8 @@ class ReplicaManager:
         self._loop = loop
         self.decompression = decompression
         # Increased by each change of a partition's existence, leadership or configs. Caches that
-        # were filled in an older generation must not be used (`broker.requests.repeated_produce`).
+        # were filled in an older generation must not be used (`broker.requests.repeated_produce`,
+        # `broker.requests.repeated_fetch`).
         self.generation = 0
         # The key of a lookup may be a plain (topic, partition) tuple: it equals the
         # TopicPartition.

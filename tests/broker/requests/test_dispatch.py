@@ -40,7 +40,7 @@ def list_offsets_frame() -> memoryview:
 
 @pytest.fixture
 def connection() -> Any:
-    return SimpleNamespace(remembered=None, session=None)
+    return SimpleNamespace(remembered=None, fetch_shape=None, session=None)
 
 
 @pytest.fixture

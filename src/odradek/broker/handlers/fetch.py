@@ -63,13 +63,14 @@ def handle(
     """Return the records, immediately or when enough are available."""
     by_id = context.api_version >= TOPIC_ID_VERSION
     topics = request.topics
-    if topics and not topics[1:] and len(topics[0].partitions) == 1:  # the most common fetch
-        return _fetch(services, context, request, [_requested(by_id, topics[0])])
+    if topics and not topics[1:] and topics[0].partitions and not topics[0].partitions[1:]:
+        # The most common fetch.
+        return _fetch(services, context, request, [requested_partition(by_id, topics[0])])
     requested: list[FetchPartition] = []
     collected = each_partition(
         topics,
         lambda topic: topic.partitions,
-        lambda topic, partition: requested.append(_requested(by_id, topic, partition)),
+        lambda topic, partition: requested.append(requested_partition(by_id, topic, partition)),
         lambda topic, _: None,
     )
     return collected.chain(lambda _: _fetch(services, context, request, requested))
@@ -90,7 +91,7 @@ def _fetch(
     )
     if fetch.error:
         return Result(FetchResponse(0, int(fetch.error), INVALID_SESSION_ID, []))
-    params = _params(services, context, request)
+    params = fetch_params(services, context, request)
     data = services.replica_manager.fetch_records(params, fetch.partitions)
     is_limited = services.quotas.fetch.enabled and params.replica_id == CONSUMER
     response = _ResponseBuilder(services, context, fetch, is_limited)
@@ -99,7 +100,8 @@ def _fetch(
     return data.chain(response.of, executed=True)
 
 
-def _params(services: Services, context: RequestContext, request: FetchRequest) -> FetchParams:
+def fetch_params(services: Services, context: RequestContext, request: FetchRequest) -> FetchParams:
+    """Return the properties of the fetch, within the limits of the broker and of the quota."""
     replica_id = request.replica_id
     if request.replica_state is not None:
         replica_id = request.replica_state.replica_id
@@ -108,20 +110,22 @@ def _params(services: Services, context: RequestContext, request: FetchRequest) 
         isolation = FetchIsolation.LOG_END
     elif request.isolation_level == READ_COMMITTED:
         isolation = FetchIsolation.COMMITTED
-    max_bytes = min(request.max_bytes, services.config.get_int("fetch.max.bytes"))
+    max_bytes = services.config.get_int("fetch.max.bytes")
+    if request.max_bytes < max_bytes:
+        max_bytes = request.max_bytes
     if services.quotas.fetch.enabled and replica_id == CONSUMER:
         max_bytes = fetch_limit(services, context, max_bytes)
     return FetchParams(
         isolation,
         replica_id,
-        min(request.min_bytes, max_bytes),
+        request.min_bytes if request.min_bytes < max_bytes else max_bytes,
         max_bytes,
         request.max_wait_ms,
         context.api_version >= ZSTD_VERSION,
     )
 
 
-def _requested(
+def requested_partition(
     by_id: bool, topic: FetchTopic, partition: RequestedPartition | None = None
 ) -> FetchPartition:
     """Return the parameters of the fetch for one partition. Default: the topic's only partition."""

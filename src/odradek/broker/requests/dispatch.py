@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from odradek.broker.requests.apis import API_BY_KEY
 from odradek.broker.requests.context import RequestContext
+from odradek.broker.requests.repeated_fetch import RepeatedFetch
 from odradek.broker.requests.repeated_produce import RepeatedProduce
 from odradek.broker.requests.shape_budget import ShapeBudget
 from odradek.broker.requests.throttling import throttled_produce
@@ -63,6 +64,7 @@ whose memory the network layer limits.
 """
 
 PRODUCE = int(ApiKey.PRODUCE)
+FETCH = int(ApiKey.FETCH)
 WITH_REGIONS = frozenset({ApiKey.FETCH})
 """APIs whose responses hold records. The records may be regions of files."""
 
@@ -106,12 +108,20 @@ class Dispatcher:
     that it may return.
     """
 
-    __slots__ = ("_entries", "_long_requests", "_produce_quota", "_repeated", "_services")
+    __slots__ = (
+        "_entries",
+        "_long_requests",
+        "_produce_quota",
+        "_repeated",
+        "_repeated_fetch",
+        "_services",
+    )
 
     def __init__(self, services: Services, shape_budget: ShapeBudget | None = None) -> None:
         self._services = services
         self._produce_quota = services.quotas.produce
         self._repeated = RepeatedProduce(services, shape_budget or ShapeBudget())
+        self._repeated_fetch = RepeatedFetch(services)
         self._entries: dict[int, _Entry] = {}
         self._long_requests = asyncio.Semaphore(LONG_REQUESTS_MAX)
 
@@ -123,6 +133,10 @@ class Dispatcher:
             response = self._repeated.respond(connection, frame)
             if response is not None:
                 return response
+        if connection.fetch_shape is not None:
+            chunks = self._repeated_fetch.respond(connection, frame)
+            if chunks is not None:
+                return chunks
         try:
             api_key, version, correlation_id, client_id, pos = parse_request_header(frame)
             entry = self._entries.get(api_key << 16 | version)
@@ -150,12 +164,16 @@ class Dispatcher:
                 return _when_done(result, entry, context, encode)
             if result.value is None:
                 return []
-            chunks: Chunks = [entry.response_header(correlation_id)]
+            chunks = [entry.response_header(correlation_id)]
             entry.encode(result.value, chunks.append)
             if not entry.has_regions:
                 chunks = [b"".join(chunks)]  # type: ignore[arg-type]
             if api_key == PRODUCE:
                 self._repeated.learn(connection, context, frame, request, chunks)
+            elif api_key == FETCH:
+                self._repeated_fetch.learn(
+                    connection, context, frame, request, result.value, chunks
+                )
         except CloseConnection:
             raise
         except Exception as error:

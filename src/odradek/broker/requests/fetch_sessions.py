@@ -205,12 +205,16 @@ class FetchSessionCache:
         if self.partition_count > PARTITIONS_MAX or session.has_long_names:
             self._remove(session_id)
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
-        session.epoch = epoch + 1 if epoch < EPOCH_MAX else 1
-        session.last_used_ms = self._clock.monotonic_ms()
-        self.sessions[session_id] = self.sessions.pop(session_id)
+        self.use(session)
         return FetchContext(
             ErrorCode.NONE, list(session.partitions.values()), session, epoch=session.epoch
         )
+
+    def use(self, session: FetchSession) -> None:
+        """Count a request of the session, which is then the most recently used one."""
+        session.epoch = session.epoch + 1 if session.epoch < EPOCH_MAX else 1
+        session.last_used_ms = self._clock.monotonic_ms()
+        self.sessions[session.id] = self.sessions.pop(session.id)
 
     def create(self, partitions: list[FetchPartition], uses_topic_ids: bool) -> int:
         """Open a session for `partitions`. Return its id, or 0 if the cache has no room for it."""

@@ -9,13 +9,13 @@ is not encoded either. For one partition this saves half of the broker's CPU tim
 This module does not know the layout of any version. A producer with 12 partitions may send any of
 4,095 combinations of them, so the parts between two partitions are learnt separately.
 
-This is the only exception to the rule that a request has one path. The general path executes
-every request that needs a further check: a partition that does not commit on append, a flush that
-is due, a transaction, a quota. A shape belongs to one value of `ReplicaManager.generation`, which
-increases with every change of topics, leadership and configs. Shapes of another generation are
-forgotten. If the log refuses a batch, the request stays on this path, because the log may already
-have written into the batch. The handler then makes the response. Tests change every byte of a frame
-and compare both paths.
+This and `odradek.broker.requests.repeated_fetch` are the only exceptions to the rule that a request
+has one path. The general path executes every request that needs a further check: a partition that
+does not commit on append, a flush that is due, a transaction, a quota. A shape belongs to one value
+of `ReplicaManager.generation`, which increases with every change of topics, leadership and configs.
+Shapes of another generation are forgotten. If the log refuses a batch, the request stays on this
+path, because the log may already have written into the batch. The handler then makes the response.
+Tests change every byte of a frame and compare both paths.
 """
 
 from __future__ import annotations
