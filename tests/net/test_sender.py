@@ -390,10 +390,20 @@ SHORT_SENDS: list[list[int | None]] = [
     [6, REGION_BYTES - PLUG_BYTES],
     [6, 50_000, None],
     [6, 50_000, 10_000, None],
+    [6, REGION_BYTES, None],
+    [6, REGION_BYTES, 1],
 ]
 
 
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Return two connected sockets, the first of which can be corked."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        peer = socket.create_connection(server.getsockname())
+        return server.accept()[0], peer
+
+
 @pytest.mark.skipif(not hasattr(os, "sendfile"), reason="needs sendfile")
+@pytest.mark.parametrize("pair", [socket.socketpair, tcp_pair])
 @pytest.mark.parametrize("full", [False, True], ids=["", "plugged"])
 @pytest.mark.parametrize("end", [b"", b"end"], ids=["bare", "tail"])
 @pytest.mark.parametrize("takes", SHORT_SENDS, ids=str)
@@ -402,15 +412,42 @@ def test_a_socket_that_accepts_a_part_gets_the_rest_in_order(
     takes: list[int | None],
     end: bytes,
     full: bool,
+    pair: Callable[[], tuple[socket.socket, socket.socket]],
 ) -> None:
     sent, transport, reasons, sender, regions = _send_response(
-        tmp_path, takes, end, 1 if full else float("inf")
+        tmp_path, takes, end, 1 if full else float("inf"), pair=pair
     )
     assert not reasons
     assert regions == [0]
     assert not sender.busy
     assert sent == b"header" + body(7, 2 * REGION_BYTES)[5 : 5 + REGION_BYTES] + end
     assert not transport.waiting
+
+
+def _data_packets(peer: Peer) -> int:
+    """Return how many packets with data the system has received (`tcpi_data_segs_in`)."""
+    information = peer.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
+    (count,) = struct.unpack_from("I", information, 152)
+    return int(count)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CORK"), reason="needs TCP_CORK")
+def test_the_bytes_after_a_region_are_in_its_last_packet(tmp_path: Path) -> None:
+    """A packet over loopback has up to 64 KiB."""
+    files = FileServer(tmp_path)
+
+    async def main() -> int:
+        async with serving(files.dispatch) as server:
+            peer = await Peer.connect(server)
+            before = _data_packets(peer)
+            for _ in range(20):
+                await peer.send(ask((5, SMALL_REGION_BYTES + 1)))
+                assert await peer.read_frame() == files.expected((5, SMALL_REGION_BYTES + 1))
+            after = _data_packets(peer)
+            peer.close()
+            return after - before
+
+    assert run(main()) == 20
 
 
 @pytest.mark.skipif(not hasattr(os, "sendfile"), reason="needs sendfile")
@@ -434,6 +471,7 @@ def _send_response(
     end: bytes,
     room: float,
     cut_at: int | None = None,
+    pair: Callable[[], tuple[socket.socket, socket.socket]] = socket.socketpair,
 ) -> tuple[bytes, MockTransport, list[str], Sender, list[int]]:
     """Send a response with one region. Return the bytes that reached socket and transport."""
     takes, reasons = list(takes), list[str]()
@@ -442,7 +480,7 @@ def _send_response(
         os.truncate(files.path, cut_at)
 
     async def main() -> tuple[bytes, MockTransport, list[str], Sender, list[int]]:
-        ours, peer = socket.socketpair()
+        ours, peer = pair()
         with peer, Socket(fileno=ours.detach()) as sock:
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * REGION_BYTES)
@@ -461,6 +499,8 @@ def _send_response(
             sender.send([b"hea", b"der", region, *(bytes([each]) for each in end)])
             while transport.waiting and not reasons:
                 transport.relay()
+            if ours.family == socket.AF_INET:
+                assert not sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK)
             sock.shutdown(socket.SHUT_WR)
             sent = b"".join(iter(lambda: peer.recv(1 << 20), b""))
             return sent, transport, reasons, sender, files.open_regions

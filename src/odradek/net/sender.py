@@ -3,7 +3,10 @@
 A connection writes bytes to its transport itself as long as no chunk is queued. All other chunks
 are passed to a `Sender`: a queue that is sent from the front. While the transport holds bytes
 (`paused`, because its limits are zero), nothing is sent past it. While it holds none, the header of
-a region is sent by `send(MSG_MORE)` on the same socket and the region by `sendfile`.
+a region is sent by `send(MSG_MORE)` on the same socket and the region by `sendfile`. A fetch
+response ends with a few bytes after its region. They are sent in the region's last packet: the
+socket is corked while the response is sent (TCP_CORK). A packet of their own would cost both sides
+a further pass through the network stack, and the client a wake-up.
 
 When the socket is full, the sender hands the next few bytes of the region to the transport. The
 transport waits for the socket and reports when it has sent them. So the socket has one writer and
@@ -39,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 _NO_SENDFILE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
+_TCP_CORK: int | None = getattr(socket, "TCP_CORK", None)  # Linux
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 BYTES = (bytes, bytearray, memoryview)
 """Types of the chunks that are not regions."""
 
@@ -89,6 +94,7 @@ class Sender:
     """
 
     __slots__ = (
+        "_can_cork",
         "_closed",
         "_executor",
         "_loop",
@@ -121,6 +127,8 @@ class Sender:
         self._transport = transport
         self._socket = sock
         self._use_sendfile = sock is not None and hasattr(os, "sendfile")
+        # Another kind of socket than TCP is used by tests only.
+        self._can_cork = _TCP_CORK is not None and sock is not None and sock.family in _INTERNET
         self._executor = executor
         self._on_idle = on_idle
         self._on_failure = on_failure
@@ -183,14 +191,21 @@ class Sender:
             return False
         size, sent, offset, warm = region.length, 0, 0, -1
         sock: Any = self._socket
+        corks = self._can_cork and tail
         try:
+            if corks:  # so that the last packet of the region contains the tail
+                sock.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, 1)
             sent = sock.send(head, _MSG_MORE)
             if sent == len(head):
                 warm = region.resident()
                 if warm == size:
                     offset = region.sendfile(sock.fileno(), 0, size)
+                    if corks and offset == size:
+                        tail = tail[sock.send(tail) :]
         except (OSError, ValueError):  # a full socket, too
             pass
+        if corks:
+            self._uncork()
         if offset == size:
             region.close()
             if tail:
@@ -199,6 +214,15 @@ class Sender:
             self._offset, self._warm = offset, warm
             self._send_rest(head[sent:], region, tail)
         return True
+
+    def _uncork(self) -> None:
+        """Make the system send the packet that it holds back."""
+        assert self._socket is not None
+        assert _TCP_CORK is not None
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, 0)
+        except OSError as error:  # the transport reports the end of the connection
+            logger.debug("a socket cannot be uncorked: %s", error)
 
     def _send_rest(self, head: bytes, region: Region, tail: bytes) -> None:
         """Queue the rest of a response that was sent directly in part, and continue with it."""
