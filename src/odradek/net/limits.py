@@ -27,7 +27,7 @@ A connection also has memory that only the number of connections bounds, which i
 * its objects, some 6 KB, with one callback for its end,
 * `KEPT_FREE_BYTES` of a later request,
 * the name of its client's software (`CLIENT_SOFTWARE_CHARACTERS_MAX`),
-* the shape of one fetch (`FRAME_BYTES_MAX` in `broker.requests.fetch_shapes`), some 2 KB,
+* the shape of one fetch (`FRAME_BYTES_MAX` in `broker.requests.fetch_shapes`), 2 to 4 KB,
 * one request in execution, and the response that is being sent.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -265,7 +266,9 @@ def test_frames_with_one_byte_changed_get_the_general_paths_response(
 steps = st.one_of(
     st.tuples(st.just("fetch"), st.integers(-2, END + 2)),
     st.tuples(st.just("fetch"), st.integers(0, 3).map(lambda batches: batches * BATCH_RECORDS)),
-    st.tuples(st.just("limit"), st.sampled_from([0, 1, 500, 1_000, 100_000])),
+    st.tuples(st.just("limit"), st.sampled_from([-1, 0, 1, 500, 1_000, 100_000])),
+    st.tuples(st.just("max_bytes"), st.sampled_from([-2, 0, 600, 100_000_000])),
+    st.tuples(st.just("max_wait_ms"), st.sampled_from([0, 60_000])),
     st.tuples(st.just("min_bytes"), st.sampled_from([0, 1, 600, 1_001])),
     st.tuples(st.just("leader_epoch"), st.sampled_from([-1, 0, 1])),
     st.tuples(st.just("last_fetched_epoch"), st.sampled_from([-1, 0, 1])),
@@ -470,6 +473,29 @@ def test_a_session_with_two_partitions_has_no_shape(sides: tuple[Side, Side]) ->
     side = sides[0]
     session_id = side.open_session(partitions=(0, 1))
     side.fetch(session_id=session_id, session_epoch=1)
+    assert side.connection.fetch_shape is None
+
+
+def test_a_shape_does_not_keep_a_closed_session_in_memory(sides: tuple[Side, Side]) -> None:
+    """The session may have had up to `PARTITIONS_MAX` partitions since the shape was learnt."""
+    side = sides[0]
+    session_id = side.open_session()
+    side.fetch(session_id=session_id, session_epoch=1)
+    session = side.services.fetch_sessions.sessions[session_id]
+    shape = side.connection.fetch_shape
+    side.fetch(session_id=session_id, session_epoch=-1, partitions=(0, 1))
+    assert side.session(session_id) is None
+    assert shape is side.connection.fetch_shape
+    assert shape not in gc.get_referrers(session)
+
+
+def test_any_request_after_a_change_of_topics_forgets_the_shape(sides: tuple[Side, Side]) -> None:
+    """Otherwise the connection would keep the log of a deleted topic in memory."""
+    side = sides[0]
+    side.fetch()
+    assert side.connection.fetch_shape is not None
+    side.services.replica_manager.generation += 1
+    side.fetch(partitions=(0, 1))
     assert side.connection.fetch_shape is None
 
 

@@ -34,7 +34,6 @@ from odradek.replication.delayed_fetch import CONSUMER
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.broker.requests.fetch_sessions import FetchSession
     from odradek.net.connection import Chunks
     from odradek.protocol.codec import Message
     from odradek.replication.partition import FetchIsolation, Partition
@@ -65,8 +64,9 @@ class FetchShape:
         isolation: The isolation of the read.
         max_bytes: The limit of the read: that of the partition, of the request or of the broker.
         min_bytes: The size of the records below which the request has to wait.
-        session: The fetch session of the request, None if it has none.
-        known: The partition of the session, which has no other one.
+        session_id: The fetch session of the request, or 0. The shape does not keep the session
+            itself in memory, because a client may add partitions to it and then close it.
+        known: The only partition of the session, None without a session.
         flexible: Whether the size of the records is a varint.
         pack: Makes the response up to the size of the records from the correlation id, `head`, the
             three offsets and `middle`.
@@ -86,7 +86,7 @@ class FetchShape:
     isolation: FetchIsolation
     max_bytes: int
     min_bytes: int
-    session: FetchSession | None
+    session_id: int
     known: FetchPartition | None
     flexible: bool
     pack: Callable[..., bytes]
@@ -122,32 +122,40 @@ def shape_of(
         or services.quotas.fetch.enabled
     ):
         return None
+    in_session = _session(services, request)
+    if in_session is None:
+        return None
     params = fetch_params(services, context, request)
     by_id = context.api_version >= TOPIC_ID_VERSION
     requested = requested_partition(by_id, request.topics[0])
     manager = services.replica_manager
     partition = manager.find(requested.topic, requested.partition)
-    in_session = _session(services, request)
-    if params.replica_id != CONSUMER or partition is None or in_session is None:
+    if params.replica_id != CONSUMER or partition is None:
         return None
     request_parts = _request_parts(context, frame, request)
     response_parts = _response_parts(context, response, reply)
     if request_parts is None or response_parts is None:
         return None
+    unpack, constant = request_parts
+    pack, head, middle, tail = response_parts
+    session_id, known = in_session
     return FetchShape(
-        manager.generation,
-        len(frame),
-        request_parts[0],
-        request_parts[1],
-        partition,
-        requested,
-        params.isolation,
-        min(requested.max_bytes, params.max_bytes),
-        params.min_bytes,
-        in_session[0],
-        in_session[1],
-        _is_flexible(context),
-        *response_parts,
+        generation=manager.generation,
+        frame_bytes=len(frame),
+        unpack=unpack,
+        constant=constant,
+        partition=partition,
+        requested=requested,
+        isolation=params.isolation,
+        max_bytes=min(requested.max_bytes, params.max_bytes),
+        min_bytes=params.min_bytes,
+        session_id=session_id,
+        known=known,
+        flexible=_is_flexible(context),
+        pack=pack,
+        head=head,
+        middle=middle,
+        tail=tail,
     )
 
 
@@ -155,20 +163,18 @@ def _is_flexible(context: RequestContext) -> bool:
     return context.api_version >= FLEXIBLE_FROM[ApiKey.FETCH]
 
 
-def _session(
-    services: Services, request: FetchRequest
-) -> tuple[FetchSession | None, FetchPartition | None] | None:
-    """Return the session of the request and its only partition, or twice None without a session.
+def _session(services: Services, request: FetchRequest) -> tuple[int, FetchPartition | None] | None:
+    """Return the id of the session and its only partition, or 0 and None without a session.
 
     Return None for a session with several partitions, and for a request that opens or closes one.
     """
     if request.session_epoch == FINAL_EPOCH:
-        return (None, None) if request.session_id == INVALID_SESSION_ID else None
+        return (INVALID_SESSION_ID, None) if request.session_id == INVALID_SESSION_ID else None
     session = services.fetch_sessions.sessions.get(request.session_id)
     if session is None or request.session_epoch == INITIAL_EPOCH or len(session.partitions) != 1:
         return None
     (known,) = session.partitions.values()
-    return session, known
+    return session.id, known
 
 
 def _request_parts(

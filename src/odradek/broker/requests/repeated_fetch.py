@@ -59,27 +59,30 @@ class RepeatedFetch:
         Return None if the general path must execute the request. Nothing has changed then.
         """
         shape: FetchShape | None = connection.fetch_shape  # type: ignore[assignment]
-        if shape is None or len(frame) != shape.frame_bytes:
+        services = self._services
+        if shape is None or shape.generation != services.replica_manager.generation:
+            connection.fetch_shape = None
+            return None
+        if len(frame) != shape.frame_bytes:
             return None
         api, number, before_epoch, epoch, before_offset, offset, rest = shape.unpack(frame)
         if (api, before_epoch, before_offset, rest) != shape.constant:
             return None
-        services = self._services
-        if shape.generation != services.replica_manager.generation:
-            connection.fetch_shape = None
-            return None
-        session, known = shape.session, shape.known
-        if session is None or known is None:
+        session, known = None, shape.known
+        if known is None:
             if epoch != FINAL_EPOCH:
                 return None
-        elif (
-            services.fetch_sessions.sessions.get(session.id) is not session
-            or known not in session.partitions.values()
-        ):
-            connection.fetch_shape = None
-            return None
-        elif epoch != session.epoch or len(session.partitions) != 1:
-            return None
+        else:
+            session = services.fetch_sessions.sessions.get(shape.session_id)
+            if (
+                session is None
+                or len(session.partitions) != 1
+                or known not in session.partitions.values()
+            ):
+                connection.fetch_shape = None
+                return None
+            if epoch != session.epoch:
+                return None
         partition, requested = shape.partition, shape.requested
         # Most requests of a consumer at the end of the log find no records and have to wait.
         if offset >= partition.log.high_watermark or self._quota.enabled:
