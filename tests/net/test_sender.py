@@ -499,13 +499,44 @@ def _send_response(
             sender.send([b"hea", b"der", region, *(bytes([each]) for each in end)])
             while transport.waiting and not reasons:
                 transport.relay()
-            if ours.family == socket.AF_INET:
+            if ours.family == socket.AF_INET and hasattr(socket, "TCP_CORK"):
                 assert not sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK)
             sock.shutdown(socket.SHUT_WR)
             sent = b"".join(iter(lambda: peer.recv(1 << 20), b""))
             return sent, transport, reasons, sender, files.open_regions
 
     return run(main())
+
+
+class BrokenRegion(CountedRegion):
+    def resident(self) -> int:
+        raise RuntimeError("a bug")
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_CORK"), reason="needs TCP_CORK")
+def test_a_socket_is_uncorked_after_an_unexpected_error(tmp_path: Path) -> None:
+    """Otherwise the system would hold back the end of each later response for 200 ms."""
+    files = FileServer(tmp_path)
+
+    async def main() -> tuple[bytes, int]:
+        sock, peer = tcp_pair()
+        with sock, peer:
+            sender = Sender(
+                asyncio.get_running_loop(),
+                MockTransport(),
+                sock,
+                executor=None,
+                on_idle=lambda: None,
+                on_failure=lambda _reason, _level: None,
+            )
+            region = BrokenRegion(files.open_regions, files.file, 5, REGION_BYTES)
+            with pytest.raises(RuntimeError, match="a bug"):
+                sender.send([b"header", region, b"end"])
+            region.close()
+            corked = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK)
+            return peer.recv(100), corked
+
+    assert run(main()) == (b"header", 0)
 
 
 class RelayTransport(MockTransport):

@@ -204,8 +204,9 @@ class Sender:
                         tail = tail[sock.send(tail) :]
         except (OSError, ValueError):  # a full socket, too
             pass
-        if corks:
-            self._uncork()
+        finally:
+            if corks:
+                self._uncork()
         if offset == size:
             region.close()
             if tail:
