@@ -469,6 +469,29 @@ def test_other_requests_have_no_shape(sides: tuple[Side, Side], options: dict[st
     assert sides[0].connection.fetch_shape is None
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"offset": END, "min_bytes": 0},
+        {"offset": END + 1},
+        {"offset": 0, "isolation_level": READ_COMMITTED},
+    ],
+)
+def test_responses_that_have_no_shape_are_not_encoded_twice(
+    sides: tuple[Side, Side], monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """A consumer without wait, or one that reads aborted records, may send many of them."""
+    side = sides[0]
+    side.fetch(END + 1)  # the general path has its encoder
+    monkeypatch.setattr(side.partition.log, "aborted_in", lambda *_, **__: [(7, 0)])
+    monkeypatch.setattr("odradek.broker.requests.fetch_shapes.encoder", not_used)
+    assert isinstance(side.fetch(options.pop("offset"), **options), bytes)
+
+
+def not_used(*_: Any) -> Any:
+    raise AssertionError
+
+
 def test_a_session_with_two_partitions_has_no_shape(sides: tuple[Side, Side]) -> None:
     side = sides[0]
     session_id = side.open_session(partitions=(0, 1))

@@ -122,8 +122,9 @@ def shape_of(
         or services.quotas.fetch.enabled
     ):
         return None
+    data = response.responses[0].partitions[0]
     in_session = _session(services, request)
-    if in_session is None:
+    if not data.records or data.aborted_transactions or in_session is None:
         return None
     params = fetch_params(services, context, request)
     by_id = context.api_version >= TOPIC_ID_VERSION
@@ -212,8 +213,6 @@ def _response_parts(
     (topic,) = response.responses
     (data,) = topic.partitions
     region = data.records
-    if not region or data.aborted_transactions:
-        return None
     first, second, third = _MARKS
     marked_data = replace(
         data, high_watermark=first, last_stable_offset=second, log_start_offset=third
