@@ -213,6 +213,7 @@ def _response_parts(
     (topic,) = response.responses
     (data,) = topic.partitions
     region = data.records
+    assert region is not None  # `shape_of` has checked it
     first, second, third = _MARKS
     marked_data = replace(
         data, high_watermark=first, last_stable_offset=second, log_start_offset=third

@@ -110,16 +110,9 @@ class RepeatedFetch:
             services.fetch_sessions.use(session)
             session.includes(known, data)
         length = region.length
-        head = shape.pack(
-            number,
-            shape.head,
-            data.high_watermark,
-            data.last_stable_offset,
-            data.log_start_offset,
-            shape.middle,
-        )
+        limits = (data.high_watermark, data.last_stable_offset, data.log_start_offset)
         return [
-            head,
+            shape.pack(number, shape.head, *limits, shape.middle),
             uvarint(length + 1) if shape.flexible else pack_size(length),
             region,
             shape.tail,
