@@ -556,6 +556,35 @@ def test_segments_of_deleted_records_go_with_the_next_retention_pass(tmp_path: P
     manager.close()
 
 
+@pytest.mark.parametrize("content", ["", "0\n0\n"])
+def test_cleaner_checkpoint_without_entries_is_read_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
+) -> None:
+    path = tmp_path / checkpoints.CLEANER_OFFSET_FILE
+    path.write_text(content)
+    manager = open_manager(tmp_path, CONFIG)
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+    manager.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (checkpoints.CLEANER_OFFSET_FILE, "0\n"),
+        (checkpoints.CLEANER_OFFSET_FILE, "0\n1\n"),
+        (checkpoints.RECOVERY_POINT_FILE, ""),
+        (checkpoints.LOG_START_FILE, ""),
+        (checkpoints.HIGH_WATERMARK_FILE, ""),
+    ],
+)
+def test_torn_checkpoint_is_reported_with_its_path(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, content: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    open_manager(tmp_path, CONFIG).close()
+    assert f"continuing without a checkpoint: {tmp_path / name}" in caplog.text
+
+
 def test_unreadable_checkpoints_are_ignored_and_the_logs_checked(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, CONFIG)
     append(open_log(manager), [b"a"])

@@ -54,7 +54,9 @@ class OffsetCheckpointFile:
         unfinished = re.compile(re.escape(self._name) + r"\.\d+\.tmp\Z")
         for name in filter(unfinished.match, names):
             unlink_if_exists(self._files, f"{self._directory}/{name}")
-        self.offsets = self._latest = checkpoints.read_offsets(self._files, self.path)
+        self.offsets = self._latest = checkpoints.read_offsets(
+            self._files, self.path, may_be_empty=self._name == checkpoints.CLEANER_OFFSET_FILE
+        )
 
     def write(self, collect: Callable[[], Offsets]) -> None:
         """Write and sync the entries that `collect()` returns, unless the file already has them.

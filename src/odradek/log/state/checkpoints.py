@@ -14,7 +14,8 @@ Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-che
 ``partition.metadata`` and ``meta.properties`` are lines of ``key: value`` and ``key=value``.
 
 An incomplete file (a power cut between write and sync) raises `CorruptCheckpoint`. A missing file
-counts as a file without entries.
+counts as a file without entries. Kafka creates ``cleaner-offset-checkpoint`` with 0 bytes and first
+writes it after a compaction. A file of 0 bytes with that name has no entries either.
 """
 
 from __future__ import annotations
@@ -45,13 +46,17 @@ class CorruptCheckpoint(ValueError):
     """The file is incomplete, or not of this format."""
 
 
-def _read_entries(files: Files, path: str, fields: int) -> list[list[str]]:
+def _read_entries(
+    files: Files, path: str, fields: int, *, may_be_empty: bool = False
+) -> list[list[str]]:
     try:
         text = read_file(files, path).decode("utf-8")
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:
         raise CorruptCheckpoint(f"{path} is not text") from error
+    if may_be_empty and not text:
+        return []
     lines = text.splitlines()
     if len(lines) < 2 or lines[0] != _VERSION or not lines[1].isdigit():
         raise CorruptCheckpoint(f"{path} does not begin with version {_VERSION} and a count")
@@ -71,12 +76,23 @@ def _format_entries(entries: Iterable[str]) -> bytes:
     return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode("utf-8")
 
 
-def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """Return the entries of an offset checkpoint."""
+def read_offsets(
+    files: Files, path: str, *, may_be_empty: bool = False
+) -> dict[TopicPartition, int]:
+    """Return the entries of an offset checkpoint.
+
+    Args:
+        files: The file system.
+        path: The path of the checkpoint.
+        may_be_empty: Whether a file of 0 bytes has no entries. Otherwise such a file is torn.
+
+    Raises:
+        CorruptCheckpoint: The file is incomplete, or not of this format.
+    """
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)
-            for topic, partition, offset in _read_entries(files, path, 3)
+            for topic, partition, offset in _read_entries(files, path, 3, may_be_empty=may_be_empty)
         }
     except ValueError as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error
