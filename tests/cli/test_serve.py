@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from odradek.cli.serve import _parser, build_config
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from testkit.wire import WireClient
@@ -201,3 +202,19 @@ def test_kafkas_metadata_that_cannot_be_read_is_one_line(data: str) -> None:
     log.rename(log.with_name(f"{9:020d}.log"))
     line = _refused("--listen", "127.0.0.1:0", "--data", data)
     assert "lacks the records from 0 to 8" in line
+
+
+@pytest.mark.parametrize(("data_home", "at"), [("/srv/data", 0), ("", 1), (None, 1)])
+def test_help_names_the_directory_that_a_start_without_data_uses(
+    monkeypatch: pytest.MonkeyPatch, data_home: str | None, at: int
+) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    if data_home is not None:
+        monkeypatch.setenv("XDG_DATA_HOME", data_home)
+    help_text = " ".join(_parser().format_help().split())
+    described = re.search(r"log directory, default (\S+), or (\S+)", help_text)
+    assert described, help_text
+    expanded = str(Path(os.path.expandvars(described.groups()[at])).expanduser())
+    assert build_config(None, None, None, []).log_dirs() == [expanded]
+    assert "/srv/data" not in help_text and "/home/someone" not in help_text

@@ -67,9 +67,9 @@ def _serve() -> Iterator[str]:
 def _serve_row(action: Action) -> str:
     text = action.help or ""
     value = action.metavar if isinstance(action.metavar, str) else "|".join(action.choices or ())
-    default = re.search(r"default (\S+)", text)
-    text = re.sub(r"(^|, )default \S+$", "", text)
-    return _row(f"`{action.option_strings[0]} {value}`", f"`{default[1]}`" if default else "", text)
+    text, _, default = re.sub(r"(^|, )default ", "\0", text).partition("\0")
+    cell = ", or ".join(f"`{each}`" for each in default.split(", or ")) if default else ""
+    return _row(f"`{action.option_strings[0]} {value}`", cell, text)
 
 
 def _parameters(command: Any) -> Iterator[str]:

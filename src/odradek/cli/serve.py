@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from odradek.config.broker import BrokerConfig
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
+DEFAULT_DATA = "$XDG_DATA_HOME/odradek, or ~/.local/share/odradek"
+"""`default_data_dir` in the help: the same text on every machine and for every user."""
 
 
 def default_data_dir() -> Path:
@@ -49,7 +51,7 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser("odradek serve", description="Run a broker.", allow_abbrev=False)
     add = parser.add_argument
     add("--listen", metavar="HOST:PORT", help=f"address to listen on, default {DEFAULT_LISTEN}")
-    add("--data", type=Path, metavar="DIR", help="log directory, default ~/.local/share/odradek")
+    add("--data", type=Path, metavar="DIR", help=f"log directory, default {DEFAULT_DATA}")
     add("--config", type=Path, metavar="FILE", help="configs in the format of server.properties")
     add(
         "--set",
