@@ -74,13 +74,18 @@ JsonOutput = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 Result = TypeVar("Result")
 
 
+def debugging() -> bool:
+    """Return whether ODRADEK_DEBUG asks for the log of librdkafka."""
+    return bool(os.environ.get("ODRADEK_DEBUG"))
+
+
 def client_config(bootstrap_server: str, **extra: object) -> dict[str, object]:
     """Return librdkafka's settings for a short command, with few log lines.
 
     ODRADEK_DEBUG in the environment turns on librdkafka's debug lines. In the names of `extra` an
     underscore stands for a dot.
     """
-    log_level = 7 if os.environ.get("ODRADEK_DEBUG") else 2
+    log_level = 7 if debugging() else 2
     return {
         "bootstrap.servers": bootstrap_server,
         "client.id": "odradek-cli",

@@ -21,9 +21,12 @@ from odradek.cli.client import (
     TopicArgument,
     admin_client,
     client_config,
+    debugging,
     reason,
 )
 from odradek.cli.output import PARTITION_MAX, CommandError, parse_assignments, print_json
+from odradek.cli.retry_notices import RetryNotices
+from odradek.environment.clock import SystemClock
 from odradek.ids import NO_OFFSET
 
 if TYPE_CHECKING:
@@ -99,7 +102,8 @@ def produce(
     ]
     _refuse_unreadable(files or [])
     admin_client(bootstrap_server)
-    producer = _producer(bootstrap_server, acks, compression, transactional_id)
+    notices = RetryNotices(topic, bootstrap_server, SystemClock())
+    producer = _producer(bootstrap_server, acks, compression, transactional_id, notices)
     kind = _CountingSender if as_json else _RecordSender
     plain = kind(producer, topic, partition, headers or None)
     in_transactions = transactional_id is not None
@@ -137,7 +141,11 @@ def _refuse_unreadable(files: list[Path]) -> None:
 
 
 def _producer(
-    bootstrap_server: str, acks: str, compression: str, transactional_id: str | None
+    bootstrap_server: str,
+    acks: str,
+    compression: str,
+    transactional_id: str | None,
+    notices: RetryNotices,
 ) -> Producer:
     from confluent_kafka import KafkaException, Producer
 
@@ -148,6 +156,8 @@ def _producer(
         linger_ms=5,
         message_max_bytes=RECORD_BYTES_MAX,
     )
+    if not debugging():  # librdkafka's own lines show the retries
+        config |= notices.settings()
     if transactional_id is not None:
         config["transactional.id"] = transactional_id
     # Java's default partitioner assigns a key to the same partition.
