@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, Endpoint, MetadataImage
 from odradek.metadata.internal_topics import internal_topic
-from odradek.metadata.store.interface import MetadataStore, StoreFailure
+from odradek.metadata.store.interface import Create, MetadataStore, Operation, StoreFailure
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.store.sqlite import SqliteStore
 from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
@@ -90,6 +90,46 @@ def test_created_topic_is_published_before_the_call_returns(make_store: MakeStor
             assert [p.leader for p in created.image.partitions] == [1, 1, 1]
             assert new.partition("t", 2) is not None
             assert new.partition("t", 3) is None
+
+    run(scenario())
+
+
+class CountedWrites(MemoryStore):
+    """A store that keeps the operations of each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[list[Operation]] = []
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        self.writes.append(list(operations))
+        await super().multi(operations)
+
+
+def test_first_start_creates_all_parent_nodes_in_one_write_and_a_restart_creates_none() -> None:
+    async def scenario() -> None:
+        store = CountedWrites()
+        async with Run(store):
+            (parents,) = [write for write in store.writes if Create(znodes.TOPICS) in write]
+            assert {Create(path) for path in znodes.PERSISTENT_PATHS} <= set(parents)
+        store.writes.clear()
+        async with Run(store):
+            assert not [write for write in store.writes if Create(znodes.TOPICS) in write]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("missing", [znodes.DELETED_TOPICS, znodes.CLIENT_METRICS])
+def test_a_start_creates_a_parent_node_that_an_older_store_does_not_have(missing: str) -> None:
+    async def scenario() -> None:
+        store = CountedWrites()
+        async with Run(store):
+            pass
+        await store.open()
+        await store.delete(missing)
+        await store.close()
+        async with Run(store):
+            assert [Create(missing)] in store.writes
 
     run(scenario())
 

@@ -153,12 +153,15 @@ class Controller:
     async def _begin(self, find_takeover: FindTakeover | None) -> None:
         """Create the parent nodes, and import a takeover into a new store.
 
-        The cluster's id is written together with the takeover, so a store that has one is not new.
+        The parents are created in one write, because each write waits for an fsync. The cluster's
+        id is written together with the takeover, so a store that has one is not new.
         """
-        for path in (*znodes.PERSISTENT_PATHS, USERS, CLIENTS):
-            await self._ensure(path, b"")
-        begun = (await self._store.get_many([znodes.CLUSTER_ID]))[0] is not None
-        if find_takeover is None or begun:
+        parents = (*znodes.PERSISTENT_PATHS, USERS, CLIENTS)
+        cluster_id, *found = await self._store.get_many([znodes.CLUSTER_ID, *parents])
+        missing = [path for path, node in zip(parents, found, strict=True) if node is None]
+        if missing:
+            await self._store.multi([Create(path) for path in missing])
+        if find_takeover is None or cluster_id is not None:
             return
         takeover = await find_takeover()
         if takeover is not None:

@@ -125,12 +125,13 @@ def test_missing_directories_of_a_topic_are_empty_partitions(
 
 
 class FailingStore(MemoryStore):
-    """Fails at the first write of several nodes."""
+    """Fails at the write of the takeover, which has the cluster id and further nodes."""
 
     fails = True
 
     async def multi(self, operations: Sequence[Operation]) -> None:
-        if self.fails and len(operations) > 1:
+        paths = [operation.path for operation in operations]
+        if self.fails and "/cluster/id" in paths and len(paths) > 1:
             raise StoreFailure("the power went")
         await super().multi(operations)
 
