@@ -3,7 +3,7 @@
 Needs neither Apache Kafka nor Java. The source of both commits comes from temporary worktrees of
 git; the load programs are those of the tree in which this program runs. The rows are those of
 `make bench`, driven by librdkafka. Each pair starts both brokers afresh and drives them in turn.
-It is recorded in docs/benchmarks/commits-BASE-HEAD.json as soon as it is measured, and the table
+It is recorded in docs/evidence/commits-BASE-HEAD.json as soon as it is measured, and the table
 beside it is rendered again. The same command continues where the last one stopped: it ends after
 `--minutes` with exit code 2 when pairs are missing.
 
