@@ -37,6 +37,11 @@ COMMAND = "TransactionsCommand"
 VERIFICATION = "transaction.partition.verification.enable"
 AWAY_S = 120.0
 ALL_COME_MS = 120_000
+NOT_READY = (6, 19)
+"""Errors after which a producer sends again: NOT_LEADER_OR_FOLLOWER, because Apache Kafka shows a
+new topic before its leader serves it, and NOT_ENOUGH_REPLICAS, because the leader could not yet
+verify the partition with the coordinator.
+"""
 
 
 def _rows(output: str) -> list[dict[str, str]]:
@@ -99,9 +104,7 @@ class _Producer:
         request = produce(topic, data, acks=-1, transactional_id=self.id)
         deadline = time.monotonic() + AWAY_S
         while code := self._sent(request):
-            # NOT_ENOUGH_REPLICAS: the leader could not yet verify the partition with the
-            # coordinator.
-            assert code == 19 and time.monotonic() < deadline, code
+            assert code in NOT_READY and time.monotonic() < deadline, code
             time.sleep(0.1)
 
     def _sent(self, request: ProduceRequest) -> int:
