@@ -163,6 +163,7 @@ _PERMITTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (_SAYS_WHY, "find_coordinator.coordinators@*/kind 2, */coordinators/*", ("error_message",)),
     (_SAYS_WHY, "find_coordinator.share_keys@*/*/coordinators/*", ("error_message",)),
     (_SHARE, "find_coordinator.share_keys@*/'g:*:0'/coordinators/*", ("error_code",)),
+    (_EMPTY, "produce.addresses@*/no partitions", ("responses",)),
     (_EMPTY, "offset_commit.wrong_addresses@*/no partitions", ("topics",)),
     # Topics and configs
     (
