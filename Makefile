@@ -47,8 +47,9 @@ evidence-%: venv java    ## one experiment, at most 60 minutes; continues where 
 bench-commits: venv      ## the rows of `bench` at two commits: make bench-commits BASE=commit [HEAD=commit]
 	$(PY) -m benchmarks.commits_compared $(BASE) $(HEAD) $(ARGS)
 
-conformance: venv java conformance-packages   ## the foreign suites against Odradek and Apache Kafka (needs Maven and kcat)
+conformance: venv java conformance-packages   ## the foreign suites and single requests against Odradek and Apache Kafka (needs Maven and kcat)
 	$(PY) -m conformance run $(ARGS)
+	$(if $(ARGS),,$(PY) -m conformance.differential --report docs/differential.md)
 
 conformance-ci: venv java conformance-packages
 	$(PY) -m conformance run --subset ci $(ARGS)
