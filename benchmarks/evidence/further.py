@@ -190,7 +190,7 @@ class Profile(Experiment):
             place: max(each.get(place, 0.0) for each in shares.values())
             for place in {place for each in shares.values() for place in each}
         }
-        for place in sorted(largest, key=lambda place: -largest[place]):
+        for place in sorted(largest, key=lambda place: (-largest[place], place)):
             if largest[place] >= self.least_share:
                 found = [percent(each.get(place, 0.0)) for each in shares.values()]
                 rows.append([place, *found])

@@ -67,6 +67,18 @@ def test_a_profile_shows_the_share_of_the_kernel_and_of_each_place() -> None:
     assert experiment.next_unit(record) == "batches_of_50"
 
 
+def test_places_with_equal_shares_are_in_the_order_of_their_names() -> None:
+    experiment = Profile()
+    record = Record("profile", "c" * 40, "t", 1, {}, experiment.settings(1.0))
+    names = [f"kernel: {letter}" for letter in "hbgaecfd"]
+    values = {"samples": 200, "places": dict.fromkeys(names, 25), "functions": {}}
+    record.units = [Unit("one_a_request", "2026-11-23", 1.0, 0.0, values)]
+    text = experiment.snippets(record)["profile"]
+    assert [line[10] for line in text.splitlines() if line.startswith("| kernel: ")] == [
+        *"abcdefgh"
+    ]
+
+
 @pytest.mark.parametrize("path", ["", "/nonexistent"])
 def test_a_machine_without_perf_says_so(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", path)
