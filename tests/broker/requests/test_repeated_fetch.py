@@ -38,6 +38,7 @@ from odradek.testing import Broker
 from testkit.requests import batch, fetch
 from testkit.wire import WireClient, request_bytes
 from tests.broker.test_call_count import running_broker
+from tests.helpers.fast_path_hits import observed_hits
 from tests.helpers.mock_transport import open_connection
 from tests.helpers.transactions import end_transaction, produce_plain, produce_transactional
 
@@ -167,16 +168,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.R
 @pytest.fixture
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each request of a connection with a shape, whether the fast path executed it."""
-    seen: list[bool] = []
-    respond = RepeatedFetch.respond
-
-    def watched(self: RepeatedFetch, connection: Any, frame: memoryview) -> Any:
-        reply = respond(self, connection, frame)
-        seen.append(reply is not None)
-        return reply
-
-    monkeypatch.setattr(RepeatedFetch, "respond", watched)
-    return seen
+    return observed_hits(monkeypatch, RepeatedFetch)
 
 
 def hits_of_a_client(*hits: bool) -> list[bool]:

@@ -44,6 +44,7 @@ from odradek.testing import Broker
 from testkit.requests import batch, produce
 from testkit.wire import WireClient, request_bytes
 from tests.broker.test_call_count import running_broker
+from tests.helpers.fast_path_hits import observed_hits
 from tests.helpers.mock_transport import open_connection
 from tests.helpers.remembered import remembered_shapes
 
@@ -110,16 +111,7 @@ def values(*sizes: int) -> bytes:
 @pytest.fixture
 def hits(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each request of a connection with shapes, whether it matched one of them."""
-    seen: list[bool] = []
-    respond = RepeatedProduce.respond
-
-    def watched(self: RepeatedProduce, connection: Any, frame: memoryview) -> Any:
-        reply = respond(self, connection, frame)
-        seen.append(reply is not None)
-        return reply
-
-    monkeypatch.setattr(RepeatedProduce, "respond", watched)
-    return seen
+    return observed_hits(monkeypatch, RepeatedProduce)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
