@@ -30,12 +30,22 @@ def show(value: float | None) -> str:
 
 
 def judged(ratio: float, target: tuple[str, float] | None) -> str:
-    """`>= 1: met` for a row of a table; nothing where there is no target."""
+    """`>= 1: met` for a row of a table; nothing where there is no target.
+
+    If the ratio meets or misses the target only because the table rounds it, the verdict repeats it
+    with four digits.
+    """
     if target is None:
         return ""
     sign, bound = target
-    holds = {">=": ratio >= bound, "<=": ratio <= bound, "<": ratio < bound}[sign]
-    return f"{sign} {bound:g}: {'met' if holds else '**missed**'}"
+    verdict = f"{sign} {bound:g}: {'met' if _holds(ratio, sign, bound) else '**missed**'}"
+    if _holds(float(f"{ratio:.3g}"), sign, bound) == _holds(ratio, sign, bound):
+        return verdict
+    return f"{verdict} ({ratio:.4g})"
+
+
+def _holds(ratio: float, sign: str, bound: float) -> bool:
+    return {">=": ratio >= bound, "<=": ratio <= bound, "<": ratio < bound}[sign]
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:

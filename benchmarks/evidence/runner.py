@@ -286,7 +286,7 @@ def alone(*, is_timed: bool) -> Iterator[None]:
     with _locked(
         cache_directory() / "evidence.lock",
         fcntl.LOCK_EX if is_timed else fcntl.LOCK_SH,
-        "Another experiment is running, and one of the two measures speed. It needs the machine "
+        "Another experiment is running, and one of the two measures speed, which needs the machine "
         "alone. Start this one when the other has ended.",
     ):
         yield

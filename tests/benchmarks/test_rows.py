@@ -37,6 +37,12 @@ def test_a_target_is_met_or_missed_by_its_sign() -> None:
     assert judged(7.0, None) == ""
 
 
+def test_a_verdict_that_the_rounded_ratio_contradicts_gives_more_digits() -> None:
+    assert judged(1.0981, (">=", 1.1)) == ">= 1.1: **missed** (1.098)"
+    assert judged(1.1019, ("<=", 1.1)) == "<= 1.1: **missed** (1.102)"
+    assert judged(1.089, (">=", 1.1)) == ">= 1.1: **missed**"
+
+
 def test_of_many_partitions_the_pairs_alternate(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
