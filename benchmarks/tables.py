@@ -39,7 +39,8 @@ def judged(ratio: float, target: tuple[str, float] | None) -> str:
         return ""
     sign, bound = target
     verdict = f"{sign} {bound:g}: {'met' if _holds(ratio, sign, bound) else '**missed**'}"
-    if _holds(float(f"{ratio:.3g}"), sign, bound) == _holds(ratio, sign, bound):
+    shown = float(show(ratio).replace(",", ""))
+    if _holds(shown, sign, bound) == _holds(ratio, sign, bound):
         return verdict
     return f"{verdict} ({ratio:.4g})"
 
