@@ -38,7 +38,6 @@ from testkit.wire import WireClient
 
 KEYS = 600_000
 SEGMENT_BYTES = 1 << 24
-PAIRS = 5
 LOAD_RECORDS = 100
 LOOK_EVERY = 20
 RATIO = "min.cleanable.dirty.ratio"

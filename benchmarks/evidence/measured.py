@@ -30,7 +30,7 @@ from benchmarks.evidence.record import Record, Values
 from benchmarks.tables import CAPTIONS, MIB, judged, median, show, table
 from benchmarks.tuning import Tuning, as_shipped
 
-PAIRS = 5
+PAIRS = 9
 
 
 class Partitions(Experiment):
@@ -114,7 +114,7 @@ class FirstPaper(Experiment):
 
     name = "first-paper"
     title = "the table of Kafka's first paper, with RabbitMQ and ActiveMQ"
-    minutes = 20
+    minutes = 40
     unit_s = 300.0
     has_peer = True
     is_timed = True
