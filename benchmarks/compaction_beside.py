@@ -30,6 +30,7 @@ from confluent_kafka.admin import (
 
 from benchmarks.compaction import VALUE, batches_of_keys
 from odradek.environment.clock import SystemClock
+from odradek.errors import ErrorCode
 from odradek.records.record import Record, build_batch
 from testkit.peer.server import STARTERS, BrokerProcess
 from testkit.requests import fetch, produce
@@ -46,6 +47,8 @@ CHECKPOINT = "cleaner-offset-checkpoint"
 # The wait before a phase alone, in which the last compaction's pending writes and removals end.
 SETTLE_S = 3.0
 DEADLINE_S = 120.0
+# A broker of Apache Kafka answers them for a while after the controller created the topic.
+NOT_YET_LED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 BEGUN_CPU_S = 0.05  # more than a look that finds nothing
 SETTINGS = {
     "log.cleaner.backoff.ms": "200",
@@ -124,8 +127,11 @@ class Compactions:
     def _fill(self, topic: str) -> None:
         with WireClient(self._broker.bootstrap) as client:
             for batch in batches_of_keys(self._keys):
-                response = client.call(produce(topic, bytes(batch)), 9)
-                assert response.responses[0].partition_responses[0].error_code == 0, response
+                deadline = time.monotonic() + DEADLINE_S
+                while (code := _produced(client, topic, bytes(batch))) in NOT_YET_LED:
+                    assert time.monotonic() < deadline, (topic, code)
+                    time.sleep(0.01)
+                assert code == 0, (topic, code)
 
     def begin(self) -> Callable[[float], bool]:
         """Wait until the cleaner is running. Return a function that reports whether it is done."""
@@ -146,6 +152,13 @@ class Compactions:
             return False
 
         return is_over
+
+
+def _produced(client: WireClient, topic: str, batch: bytes) -> int:
+    """Append a batch to partition 0. Return the error code of the response."""
+    response = client.call(produce(topic, batch), 9)
+    code: int = response.responses[0].partition_responses[0].error_code
+    return code
 
 
 def set_topic_config(address: str, topic: str, name: str, value: str) -> None:
