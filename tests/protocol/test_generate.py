@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from odradek.protocol import generate
-from odradek.protocol.api_keys import API_RANGES, ApiKey
-from odradek.protocol.codec import decoder
+from odradek.protocol.api_keys import API_RANGES, OWN_API_RANGES, ApiKey
+from odradek.protocol.codec import decoder, encode
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
+from odradek.protocol.messages.envelope_request import EnvelopeRequest
 from odradek.protocol.registry import message_class, request_class, response_class
-from odradek.protocol.spec import snake_case
+from odradek.protocol.spec import load, paths, snake_case
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -51,8 +52,36 @@ def test_the_version_ranges_equal_those_of_a_kafka_4_1_broker() -> None:
 
 
 def test_every_api_in_range_has_a_request_and_a_response() -> None:
-    for key in API_RANGES:
+    for key in API_RANGES | OWN_API_RANGES:
         assert request_class(key).API_KEY == response_class(key).API_KEY == key
+
+
+def test_keys_of_own_apis_are_far_above_those_of_kafka() -> None:
+    assert {int(key) for key in OWN_API_RANGES} == {20_000, 20_001}
+    assert max(API_RANGES) < 1_000
+    for key in OWN_API_RANGES:
+        assert request_class(key).SPEC.startswith("odradek/")
+
+
+def test_own_fields_of_kafkas_messages_are_tagged_and_skipped_by_kafka() -> None:
+    own = {
+        (spec.name, field.name): field
+        for spec in map(load, paths())
+        for struct in (spec.body, *spec.structs)
+        for field in struct.fields
+        if field.own
+    }
+    assert set(own) == {("EnvelopeRequest", "ListenerName")}
+    for field in own.values():
+        assert field.versions == field.tagged
+        assert field.tag >= 10_000
+        assert field.ignorable
+
+
+def test_an_own_field_with_its_default_takes_no_bytes() -> None:
+    assert encode(EnvelopeRequest(b"r", None, b"a"), 0) == b"\2r\0\2a\0"
+    data = encode(EnvelopeRequest(b"r", None, b"a", "CLIENTS"), 0)
+    assert data == b"\2r\0\2a\1\x90\x4e\x08\x08CLIENTS"
 
 
 def test_apis_that_kafka_removed_have_no_class() -> None:

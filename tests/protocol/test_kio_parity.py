@@ -52,6 +52,8 @@ PAIRS = [
 class TameBuilder(Builder):
     """Builds only the error codes and times that kio accepts as enum, datetime and timedelta."""
 
+    own_fields = False
+
     def scalar(self, field: FieldSpec) -> Any:
         if field.attribute.endswith("error_code"):
             return self.random.randint(-1, 100)

@@ -1,4 +1,4 @@
-"""Kafka's API keys and version ranges: generated from definitions/api, do not edit."""
+"""API keys and version ranges: generated from the definitions, do not edit."""
 
 from __future__ import annotations
 
@@ -99,6 +99,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    METADATA_FEED = 20000
+    METADATA_IMAGE = 20001
 
 
 # Of Kafka 4.1: lowest version, highest stable version, first flexible version. APIs that
@@ -193,6 +195,12 @@ API_RANGES: dict[ApiKey, tuple[int, int, int]] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: (0, 0, 0),
 }
 
+# The same of Odradek's own APIs, which only brokers send (definitions/README.md).
+OWN_API_RANGES: dict[ApiKey, tuple[int, int, int]] = {
+    ApiKey.METADATA_FEED: (0, 0, 0),
+    ApiKey.METADATA_IMAGE: (0, 0, 0),
+}
+
 # First version whose header has a tag section, for every API that was not removed.
 FLEXIBLE_FROM: dict[int, int] = {
     0: 9,
@@ -284,4 +292,6 @@ FLEXIBLE_FROM: dict[int, int] = {
     90: 0,
     91: 0,
     92: 0,
+    20000: 0,
+    20001: 0,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import keyword
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from odradek.protocol.spec import (
@@ -29,6 +30,7 @@ from odradek.protocol.spec import (
 LINE_MAX = 100
 PACKAGE = Path(__file__).parent
 RECORD_FAMILIES = ("group", "share", "transaction")
+OWN_FAMILY = "odradek"
 PYTHON_TYPES = {
     "bool": "bool",
     "float64": "float",
@@ -79,7 +81,6 @@ def struct_class(struct: StructSpec) -> str:
 
 
 def message_class(spec: MessageSpec) -> str:
-    flexible_from = ANY_LATER if spec.flexible == NO_VERSIONS else spec.flexible.lowest
     lines = [
         "@dataclass(slots=True)",
         f"class {spec.name}:",
@@ -87,7 +88,7 @@ def message_class(spec: MessageSpec) -> str:
         f"    API_KEY: ClassVar[int] = {spec.api_key}",
         f"    MIN_VERSION: ClassVar[int] = {spec.versions.lowest}",
         f"    MAX_VERSION: ClassVar[int] = {spec.versions.highest}",
-        f"    FLEXIBLE_FROM: ClassVar[int] = {flexible_from}",
+        f"    FLEXIBLE_FROM: ClassVar[int] = {flexible_from(spec)}",
     ]
     if spec.body.fields:
         lines.append("")
@@ -116,7 +117,7 @@ def field_comment(field: FieldSpec) -> str:
         comment += f", tag {field.tag}"
     if field.entity is not None:
         comment += f", {field.entity}"
-    return comment
+    return f"{comment}, not in Kafka" if field.own else comment
 
 
 def python_type(field: FieldSpec) -> str:
@@ -151,10 +152,10 @@ def show(versions: Versions) -> str:
 
 
 def api_keys(specs: list[MessageSpec]) -> str:
-    """Return the API table: keys, names and the stable version ranges."""
+    """Return the API tables: keys, names and the stable version ranges."""
     requests = sorted((s for s in specs if s.kind == "request"), key=lambda spec: spec.api_key)
     lines = [
-        '"""Kafka\'s API keys and version ranges: generated from definitions/api, do not edit."""',
+        '"""API keys and version ranges: generated from the definitions, do not edit."""',
         "",
         "from __future__ import annotations",
         "",
@@ -168,14 +169,12 @@ def api_keys(specs: list[MessageSpec]) -> str:
         "# Of Kafka 4.1: lowest version, highest stable version, first flexible version. APIs that",
         "# Kafka has removed, or that have no stable version yet, are not listed.",
         "API_RANGES: dict[ApiKey, tuple[int, int, int]] = {",
-    ]
-    for spec in requests:
-        highest = spec.versions.highest - spec.latest_unstable
-        if spec.versions.lowest <= highest:
-            flexible = ANY_LATER if spec.flexible == NO_VERSIONS else spec.flexible.lowest
-            row = f"({spec.versions.lowest}, {highest}, {flexible})"
-            lines.append(f"    ApiKey.{api_name(spec).upper()}: {row},")
-    lines += [
+        *range_lines(spec for spec in requests if not is_own(spec)),
+        "}",
+        "",
+        "# The same of Odradek's own APIs, which only brokers send (definitions/README.md).",
+        "OWN_API_RANGES: dict[ApiKey, tuple[int, int, int]] = {",
+        *range_lines(spec for spec in requests if is_own(spec)),
         "}",
         "",
         "# First version whose header has a tag section, for every API that was not removed.",
@@ -183,9 +182,26 @@ def api_keys(specs: list[MessageSpec]) -> str:
     ]
     for spec in requests:
         if spec.versions != NO_VERSIONS:
-            flexible = ANY_LATER if spec.flexible == NO_VERSIONS else spec.flexible.lowest
-            lines.append(f"    {spec.api_key}: {flexible},")
+            lines.append(f"    {spec.api_key}: {flexible_from(spec)},")
     return "\n".join([*lines, "}", ""])
+
+
+def range_lines(requests: Iterable[MessageSpec]) -> Iterator[str]:
+    """Yield a line of a table of version ranges for each API that has a stable version."""
+    for spec in requests:
+        highest = spec.versions.highest - spec.latest_unstable
+        if spec.versions.lowest <= highest:
+            row = f"({spec.versions.lowest}, {highest}, {flexible_from(spec)})"
+            yield f"    ApiKey.{api_name(spec).upper()}: {row},"
+
+
+def flexible_from(spec: MessageSpec) -> int:
+    return ANY_LATER if spec.flexible == NO_VERSIONS else spec.flexible.lowest
+
+
+def is_own(spec: MessageSpec) -> bool:
+    """Return whether Kafka does not know the message."""
+    return spec.path.startswith(f"{OWN_FAMILY}/")
 
 
 def api_name(spec: MessageSpec) -> str:

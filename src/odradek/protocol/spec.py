@@ -86,6 +86,7 @@ class FieldSpec:
         is_array: The field is an array of that kind.
         default: The value of an absent field: a scalar, None, or `[]` for an array. The default of
             a struct is None, or `NEW_STRUCT` for a new struct with all its defaults.
+        own: Odradek has added the field to a message of Kafka, as a tagged field that Kafka skips.
     """
 
     name: str
@@ -101,6 +102,7 @@ class FieldSpec:
     default: Any
     ignorable: bool
     entity: str | None
+    own: bool
 
     def is_nullable(self, version: int) -> bool:
         return self.nullable.has(version)
@@ -241,6 +243,7 @@ class _DefinitionReader:
             default=_default(definition, is_array, element),
             ignorable=bool(definition.get("ignorable", False)),
             entity=definition.get("entityType"),
+            own=bool(definition.get("own", False)),
         )
 
     def struct(self, name: str, definition: dict[str, Any]) -> StructSpec:

@@ -17,3 +17,4 @@ class EnvelopeRequest:
     request_data: bytes = b""  # versions 0+
     request_principal: bytes | None = b""  # versions 0+, nullable 0+
     client_host_address: bytes = b""  # versions 0+
+    listener_name: str = ""  # versions 0+, tag 10000, not in Kafka

@@ -1,0 +1,29 @@
+"""MetadataImageResponse: generated from definitions/odradek/MetadataImageResponse.json, do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+
+@dataclass(slots=True)
+class FramedRecord:
+    frame: bytes = b""  # versions 0+
+
+
+@dataclass(slots=True)
+class MetadataImageResponse:
+    SPEC: ClassVar[str] = "odradek/MetadataImageResponse"
+    API_KEY: ClassVar[int] = 20001
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_FROM: ClassVar[int] = 0
+
+    error_code: int = 0  # versions 0+
+    controller_id: int = -1  # versions 0+, brokerId
+    controller_epoch: int = -1  # versions 0+
+    metadata_offset: int = -1  # versions 0+
+    image_controller_epoch: int = -1  # versions 0+
+    image_metadata_offset: int = -1  # versions 0+
+    next_position: int = -1  # versions 0+
+    records: list[FramedRecord] = field(default_factory=list)  # versions 0+
