@@ -101,7 +101,7 @@ class Histories(CommandExperiment):
         seed = int(key.removeprefix("seed "))
         return ["-m", "conformance.histories.run", "--start", self.broker, "--seed", str(seed),
                 "--seconds", str(record.settings["seconds_each"]),
-                "--kills", str(record.settings["kills_each"]),
+                "--kills", str(record.settings["kills_each"]), "--keep", f"build/{self.name}",
                 *MODES[seed % len(MODES)].arguments(), *self.extra, "--json"]  # fmt: skip
 
     def snippets(self, record: Record) -> dict[str, str]:

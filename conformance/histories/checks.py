@@ -20,6 +20,10 @@ from typing import Any
 from conformance.histories.facts import Facts, took_effect
 from conformance.histories.history import FAIL, OK, READ_COMMITTED, Op
 
+REQUERY_NS_MAX = 10_000_000_000
+"""Maximum time from the library's log line to the jump: its timer, and a broker that is down."""
+REQUERIED = "librdkafka queried the start offset again (docs/histories.md)"
+
 
 @dataclass(slots=True)
 class Anomaly:
@@ -118,19 +122,35 @@ def inside_one_operation(facts: Facts) -> Iterator[Anomaly]:
         if op.isolation == READ_COMMITTED:
             for key, indexes in _read_indexes(facts, op).items():
                 if key not in op.moved:
-                    yield from _steps(op, key, indexes, "poll", "")
+                    back_allowed = REQUERIED if _is_requeried(facts, op, key) else ""
+                    yield from _steps(op, key, indexes, "poll", "", back_allowed)
         if op.idempotent:
             for key, indexes in _send_indexes(facts, op).items():
-                yield from _steps(op, key, indexes, "send", between)
+                yield from _steps(op, key, indexes, "send", between, "")
 
 
-def _steps(op: Op, key: int, indexes: list[int], what: str, skip_allowed: str) -> Iterator[Anomaly]:
+def _steps(
+    op: Op, key: int, indexes: list[int], what: str, skip_allowed: str, back_allowed: str
+) -> Iterator[Anomaly]:
     for before, after in pairwise(indexes):
         detail = {"key": key, "indexes": [before, after], "op": op.name}
         if after > before + 1:
             yield Anomaly(f"int-{what}-skip", skip_allowed, detail)
         elif after <= before:
-            yield Anomaly(f"int-nonmonotonic-{what}", "", detail)
+            yield Anomaly(f"int-nonmonotonic-{what}", back_allowed, detail)
+
+
+def _is_requeried(facts: Facts, op: Op, key: int, *, by_group: bool = False) -> bool:
+    """Return whether the library has queried the start offset of `key` again before these reads.
+
+    With `by_group`, the library of any member counts: the member may have committed the offsets
+    that it read again, and a rebalance passes them on.
+    """
+    return any(
+        other.invoked <= op.invoked <= other.ended + REQUERY_NS_MAX
+        and (other.group == op.group if by_group else other.process == op.process)
+        for other in facts.requeries[key]
+    )
 
 
 def across_polls(facts: Facts) -> Iterator[Anomaly]:
@@ -146,7 +166,8 @@ def across_polls(facts: Facts) -> Iterator[Anomaly]:
                 continue
             for key, indexes in _read_indexes(facts, op).items():
                 if key in expected and key not in op.moved:
-                    yield from _index(key, expected[key], indexes[0], op)
+                    back_allowed = REQUERIED if _is_requeried(facts, op, key) else ""
+                    yield from _index(key, expected[key], indexes[0], op, back_allowed)
                 expected[key] = (indexes[-1] + 1, op)
             for key in op.moved:
                 expected.pop(key, None)
@@ -154,12 +175,15 @@ def across_polls(facts: Facts) -> Iterator[Anomaly]:
                 expected[key] = (facts.logs[key].index_from(offset), op)
 
 
-def _index(key: int, expected: tuple[int, Op], found: int, op: Op) -> Iterator[Anomaly]:
+def _index(
+    key: int, expected: tuple[int, Op], found: int, op: Op, back_allowed: str
+) -> Iterator[Anomaly]:
     index, before = expected
-    if found == index:
-        return
-    kind = "poll-skip" if found > index else "nonmonotonic-poll"
-    yield _found(kind, key=key, delta=found - index + 1, ops=[before.name, op.name])
+    detail = {"key": key, "delta": found - index + 1, "ops": [before.name, op.name]}
+    if found > index:
+        yield Anomaly("poll-skip", "", detail)
+    elif found < index:
+        yield Anomaly("nonmonotonic-poll", back_allowed, detail)
 
 
 def across_sends(facts: Facts) -> Iterator[Anomaly]:
@@ -204,7 +228,8 @@ def reprocessed(facts: Facts) -> Iterator[Anomaly]:
             first = taken.setdefault((op.group, read.key, read.offset), op)
             if first is not op:
                 detail = {"group": op.group, "key": read.key, "offset": read.offset}
-                yield _found("reprocessed", ops=[first.name, op.name], **detail)
+                allowed = REQUERIED if _is_requeried(facts, op, read.key, by_group=True) else ""
+                yield Anomaly("reprocessed", allowed, {**detail, "ops": [first.name, op.name]})
 
 
 def skipped_by_groups(facts: Facts) -> Iterator[Anomaly]:

@@ -40,6 +40,7 @@ class Facts:
     readers: dict[Written, list[Op]] = field(default_factory=lambda: defaultdict(list))
     logs: dict[int, KeyLog] = field(default_factory=lambda: defaultdict(KeyLog))
     committed: set[Written] = field(default_factory=set)
+    requeries: dict[int, list[Op]] = field(default_factory=lambda: defaultdict(list))
 
     def offset_of(self, key: int, value: int) -> int | None:
         log = self.logs[key]
@@ -48,7 +49,11 @@ class Facts:
 
 
 def gather(history: History) -> Facts:
-    """Collect the facts. `readers` counts only reads with read_committed."""
+    """Collect the facts.
+
+    `readers` counts only reads with read_committed. `requeries` holds the operations in which the
+    client library logged that it queries the start offset of the key again.
+    """
     facts = Facts(history)
     for op in history.ops:
         for send in op.sends:
@@ -59,6 +64,7 @@ def gather(history: History) -> Facts:
             facts.logs[read.key].at[read.offset].add(read.value)
             if op.isolation == READ_COMMITTED:
                 facts.readers[read.key, read.value].append(op)
+    _gather_requeries(facts)
     facts.committed = set(facts.readers) | _must_have_committed(facts)
     for key, log in facts.logs.items():
         for offset in sorted(log.at):
@@ -69,6 +75,12 @@ def gather(history: History) -> Facts:
                 log.order.append(values[0])
                 log.offsets.append(offset)
     return facts
+
+
+def _gather_requeries(facts: Facts) -> None:
+    for op in facts.history.ops:
+        for key in op.requeried:
+            facts.requeries[key].append(op)
 
 
 def took_effect(facts: Facts, op: Op) -> bool:

@@ -67,8 +67,9 @@ class Op:
     `f` is the function: txn (sends, reads, or both, atomically), send (independent sends), poll,
     commit (of a group's offsets), assign, subscribe, open. `moved` holds the keys whose position a
     rebalance may have changed during the operation. `sought` holds the keys for which the client
-    set the position, after its reads. `positions` holds the offsets committed for `group`.
-    `protocol` is 2 for transactions of the second protocol.
+    set the position, after its reads. `requeried` holds the keys for which the client library
+    logged that it will query the start offset again (see `library_log`). `positions` holds the
+    offsets committed for `group`. `protocol` is 2 for transactions of the second protocol.
     """
 
     process: int
@@ -81,6 +82,7 @@ class Op:
     reads: list[Read] = field(default_factory=list)
     moved: set[int] = field(default_factory=set)
     sought: dict[int, int] = field(default_factory=dict)
+    requeried: set[int] = field(default_factory=set)
     group: str | None = None
     positions: dict[int, int] = field(default_factory=dict)
     isolation: str = READ_COMMITTED
@@ -152,6 +154,7 @@ def _op(events: list[dict[str, Any]]) -> Op:
         reads=[Read(*read) for read in merged.get("reads", ())],
         moved=set(merged.get("moved", ())),
         sought={int(k): v for k, v in merged.get("sought", {}).items()},
+        requeried=set(merged.get("requeried", ())),
         group=merged.get("group"),
         positions={int(k): v for k, v in merged.get("positions", {}).items()},
         isolation=merged.get("isolation", READ_COMMITTED),

@@ -8,7 +8,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from conformance.histories.history import FAIL, INFO, OK
-from conformance.histories.settings import Recorder, Settings, attempt
+from conformance.histories.library_log import LibraryLog
+from conformance.histories.settings import CONSUMER_LOG, Recorder, Settings, attempt
 
 POLL_S = 0.15
 RECORDS_PER_POLL_MAX = 50
@@ -21,8 +22,8 @@ OFFSET_INVALID = -1001
 class Reader:
     """A read_committed consumer.
 
-    `reads`, `moved` and `taken` belong to the current operation, which `begin` starts. `taken` maps
-    each key that a rebalance moved after a read to the number of reads before it.
+    `reads`, `moved`, `taken` and `requeried` belong to the current operation, which `begin` starts.
+    `taken` maps each key that a rebalance moved after a read to the number of reads before it.
     """
 
     def __init__(self, settings: Settings, random: Random) -> None:
@@ -32,10 +33,12 @@ class Reader:
         self.moved: set[int] = set()
         self.next: dict[int, int] = {}
         self.taken: dict[int, int] = {}
-        self.consumer = Consumer(_consumer_config(settings))
+        self.requeried: set[int] = set()
+        self.library_log = LibraryLog()
+        self.consumer = Consumer(_consumer_config(settings), logger=self.library_log.logger)
 
     def begin(self) -> None:
-        self.reads, self.moved, self.taken = [], set(), {}
+        self.reads, self.moved, self.taken, self.requeried = [], set(), {}, set()
 
     def subscribe(self) -> list[str]:
         """Subscribe to all topics, or sometimes to one topic. Return the topics."""
@@ -83,6 +86,12 @@ class Reader:
             self.next[key] = message.offset() + 1
             wait = 0
 
+    def seen(self) -> dict[str, Any]:
+        """Return the fields of the current operation's event."""
+        self.requeried |= {self.settings.key(*each) for each in self.library_log.take()}
+        seen = {"reads": self.reads, "moved": sorted(self.moved)}
+        return {**seen, "requeried": sorted(self.requeried)} if self.requeried else seen
+
     def positions(self) -> dict[int, int]:
         """Return the next offset of each key that was read."""
         return {key: offset + 1 for key, offset, _ in self.reads}
@@ -114,6 +123,7 @@ class Reader:
 def _consumer_config(settings: Settings) -> dict[str, Any]:
     config: dict[str, Any] = {
         **settings.common,
+        **CONSUMER_LOG,
         "group.id": settings.group,
         "group.protocol": settings.group_protocol,
         "enable.auto.commit": False,
@@ -150,8 +160,8 @@ class PlainReader:
         try:
             self.reader.poll()
         except KafkaException as error:
-            self.record.give_up(FAIL, error, **self._seen())
-        self.record.event(OK, **self._seen())
+            self.record.give_up(FAIL, error, **self.reader.seen())
+        self.record.event(OK, **self.reader.seen())
         if self._in_group and self.reader.reads:
             self._commit()
 
@@ -165,9 +175,6 @@ class PlainReader:
     @property
     def _group(self) -> str | None:
         return self.settings.group if self._in_group else None
-
-    def _seen(self) -> dict[str, Any]:
-        return {"reads": self.reader.reads, "moved": sorted(self.reader.moved)}
 
     def _choose(self) -> None:
         if self._in_group:

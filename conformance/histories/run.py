@@ -23,6 +23,7 @@ import argparse
 import contextlib
 import json
 import shlex
+import shutil
 import sys
 import tempfile
 import time
@@ -261,6 +262,9 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--json", action="store_true", help="the figures as one line of JSON")
     parser.add_argument("--history", type=Path, help="keep the history here")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="keep the history in this directory on an anomaly"
+    )
     return parser.parse_args(argv)
 
 
@@ -282,8 +286,12 @@ def main(argv: list[str] | None = None) -> int:
         stable_s=options.stable_s,
     )
     with tempfile.TemporaryDirectory(prefix="histories-") as work:
-        report = run(plan, Path(work), options.history or Path(work) / "history.jsonl")
+        history = options.history or Path(work) / "history.jsonl"
+        report = run(plan, Path(work), history)
         print(render(report))
+        if options.keep and report.forbidden:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            shutil.copy(history, options.keep / f"{plan.seed}-{time.time_ns():x}.jsonl")
     if options.json:
         print(json.dumps(figures(report)))
         return 0

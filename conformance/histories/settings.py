@@ -29,6 +29,8 @@ COMMON = {
     "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
+# The log lines that `library_log` reads are in this debug context.
+CONSUMER_LOG = {"log_level": 7, "debug": "topic"}
 
 
 @dataclass(slots=True)

@@ -161,5 +161,4 @@ class Transactor:
         return INFO if self.committing else FAIL
 
     def _seen(self, outbox: Outbox) -> dict[str, Any]:
-        seen = {"reads": self.reader.reads, "moved": sorted(self.reader.moved)}
-        return {**seen, "sends": outbox.sends}
+        return {**self.reader.seen(), "sends": outbox.sends}

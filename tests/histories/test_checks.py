@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.histories.analysis import analyse, idle
-from conformance.histories.checks import Anomaly
+from conformance.histories.checks import REQUERY_NS_MAX, Anomaly
 from conformance.histories.history import (
     FAIL,
     INFO,
@@ -259,6 +259,44 @@ def test_a_record_that_two_transactions_of_a_group_took() -> None:
     assert not book.forbidden()
     book.txn(reads=[(0, 0, 1)], process=3, group="g", positions={0: 1})
     assert book.forbidden() == {"reprocessed"}
+
+
+def test_a_jump_back_is_allowed_only_after_the_library_queried_the_start_offset_again() -> None:
+    for requeried, expected in ((set[int](), {"nonmonotonic-poll", "reprocessed"}), ({0}, set())):
+        book = Book()
+        book.send((0, 1, 0), (0, 2, 1))
+        book.txn(reads=[(0, 0, 1)], process=1, group="g", positions={0: 1}, requeried=requeried)
+        book.txn(reads=[(0, 1, 2)], process=1, group="g", positions={0: 2})
+        book.txn(reads=[(0, 0, 1), (0, 1, 2)], process=1, group="g", positions={0: 2})
+        assert book.forbidden() == expected
+        assert book.allowed() - {"G-single"} == {"nonmonotonic-poll", "reprocessed"} - expected
+
+
+def test_a_jump_back_of_another_process_or_key_is_not_allowed() -> None:
+    for process, key in ((2, 0), (1, 1)):
+        book = Book()
+        book.send((0, 1, 0), (0, 2, 1))
+        book.poll(process=process, requeried={key})
+        book.poll((0, 0, 1), (0, 1, 2), process=1)
+        book.poll((0, 0, 1), process=1)
+        assert book.forbidden() == {"nonmonotonic-poll"}
+
+
+def test_a_jump_back_long_after_the_library_queried_the_start_offset_is_not_allowed() -> None:
+    book = Book()
+    book.send((0, 1, 0), (0, 2, 1))
+    late = book.poll((0, 0, 1), (0, 1, 2), requeried={0})
+    back = book.poll((0, 0, 1))
+    back.invoked = late.ended + REQUERY_NS_MAX + 1
+    assert book.forbidden() == {"nonmonotonic-poll"}
+
+
+def test_a_jump_back_inside_an_operation_after_a_repeated_query_is_allowed() -> None:
+    book = Book()
+    book.send((0, 1, 0), (0, 2, 1))
+    book.poll((0, 1, 2), (0, 0, 1), (0, 1, 2), requeried={0})
+    assert not book.forbidden()
+    assert "int-nonmonotonic-poll" in book.allowed()
 
 
 def test_a_group_that_committed_past_a_record_that_no_member_read() -> None:
