@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from odradek.environment.sockets import UNPACED
 from odradek.net.limits import SEND_BUFFER_BYTES
-from odradek.net.listener import UNPACED
 
 EQUAL_SETTINGS = {"socket.send.buffer.bytes": str(SEND_BUFFER_BYTES)}
 """For both brokers. Odradek has this value by default."""

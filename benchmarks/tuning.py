@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from odradek.environment.sockets import UNPACED
 from odradek.net.limits import SEND_BUFFER_BYTES
-from odradek.net.listener import UNPACED
 from testkit.peer.server import KAFKA_HEAP, KAFKA_JVM
 
 MOUNTS = Path("/proc/self/mounts")

@@ -21,7 +21,7 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from odradek.environment.files import RealFiles
+from odradek.environment.files import READ_WRITE, FileLock, RealFiles
 
 Buffer = bytes | bytearray | memoryview
 
@@ -103,6 +103,15 @@ class FaultyFiles:
     sends_files = RealFiles.sends_files
     preadv = staticmethod(RealFiles.preadv)
     sendfile = staticmethod(RealFiles.sendfile)
+    is_dir = staticmethod(RealFiles.is_dir)
+    copy_modified = RealFiles().copy_modified
+    space = RealFiles().space
+    open_files_max = RealFiles().open_files_max
+    boot_id = RealFiles().boot_id
+
+    def lock(self, path: str) -> FileLock:
+        self.close(self.open(path, READ_WRITE))
+        return self._real.lock(path)
 
     def pread(self, fd: int, length: int, position: int) -> bytes:
         return os.pread(fd, length, position)

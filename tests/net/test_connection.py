@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.environment.network import plain_address
 from odradek.net.budget import MemoryBudget, QueuedResponses, UnsentResponses
-from odradek.net.connection import Chunks, CloseConnection, Connection, Reply, plain_address
+from odradek.net.connection import Chunks, CloseConnection, Connection, Reply
 from odradek.net.limits import (
     BACKLOG_BYTES,
     IN_FLIGHT_BYTES,

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from odradek.environment import sockets
 from odradek.environment.clock import ManualClock
+from odradek.environment.sockets import BoundSocket
 from odradek.environment.timers import LoopTimers
-from odradek.net import listener
 from odradek.net.connection import Chunks
 from odradek.net.limits import NetLimits
 from odradek.net.listener import BindError, Endpoint
@@ -512,8 +513,10 @@ async def congestion_controls() -> list[bytes]:
         await peer.send(frame(b"x"))
         await peer.read_frame()
         (connection,) = server.connections
-        assert connection._socket is not None
-        used = [server._listeners[0]._sock, connection._socket]
+        listening = server._listeners[0]._sock
+        assert isinstance(listening, BoundSocket)
+        assert isinstance(connection._socket, socket.socket)
+        used = [listening._sock, connection._socket]
         controls = [congestion_control(each) for each in used]
         peer.close()
         return controls
@@ -534,7 +537,7 @@ def test_peers_on_this_machine_were_never_paced() -> None:
 def test_peers_on_other_machines_have_the_congestion_control_of_the_system(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "_is_this_machine", lambda *_: False)
+    monkeypatch.setattr(sockets, "_is_this_machine", lambda *_: False)
     with socket.socket() as fresh:
         usual = congestion_control(fresh)
     assert asyncio.run(congestion_controls()) == [b"reno", usual]

@@ -136,7 +136,6 @@ class Machine:
             config.log_config({}),
             clock,
             files=self.files,
-            jitter=lambda _: 0,
         )
 
         async def main() -> None:

@@ -35,7 +35,6 @@ from odradek.config.listeners import advertised_listeners, listeners
 from odradek.config.log_config import LONG_MAX
 from odradek.controller.controller import Controller
 from odradek.environment.environment import Environment
-from odradek.environment.randomness import random_between, random_uuid
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
@@ -73,7 +72,7 @@ class BrokerServer:
 
     Args:
         config: The configuration of the broker.
-        environment: Clock, timers, files and interceptor. Default: the real ones.
+        environment: Clock, files, network and so on. Default: the real environment.
         store: The metadata store. Default: SQLite in the first log directory.
         stop_limits: The time limits of `stop`. Default: the broker stops within two seconds.
     """
@@ -93,7 +92,7 @@ class BrokerServer:
         self._clock = self._environment.clock
         self._timers = self._environment.timers
         self._store = store
-        self._threads = BrokerThreads(self._timers)
+        self._threads = BrokerThreads(self._environment.executors, self._timers)
         self._stopping = StopSequence(self._clock, stop_limits or STOP_LIMITS)
         self._server: Server | None = None
         self._periodic: PeriodicTasks | None = None
@@ -119,7 +118,12 @@ class BrokerServer:
         report_configs(self.config)
         endpoints = self._endpoints()
         log_manager = await self._load_logs()
-        controller = Controller(self._metadata_store(), self.config, clock=self._clock)
+        controller = Controller(
+            self._metadata_store(),
+            self.config,
+            clock=self._clock,
+            new_uuid=self._environment.randomness.uuid,
+        )
         replica_manager = self._make_replica_manager(log_manager, controller)
         self.services = self._make_services(log_manager, controller, replica_manager)
         self._subscribe()
@@ -147,6 +151,8 @@ class BrokerServer:
             config.log_config({}),
             self._clock,
             files=self._environment.files,
+            executors=self._environment.executors,
+            randomness=self._environment.randomness,
             producer_expiration_ms=config.get_int("producer.id.expiration.ms"),
             checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
         )
@@ -207,7 +213,7 @@ class BrokerServer:
             fetch_sessions=FetchSessionCache(
                 config.get_int("max.incremental.fetch.session.cache.slots"),
                 clock,
-                random_between,
+                self._environment.randomness.between,
             ),
             quotas=ClientQuotas(
                 config.get_int("quota.window.num"),
@@ -221,6 +227,7 @@ class BrokerServer:
                 replica_manager,
                 self._threads.executor,
                 producer_ids,
+                self._environment.randomness,
             ),
         )
 
@@ -279,11 +286,13 @@ class BrokerServer:
         if metadata_log_dir := config.initial_text("metadata.log.dir"):
             paths.insert(0, metadata_log_dir)
         logs = log_manager.all_logs()
-        if not logs and not any((Path(path) / METADATA_DIRECTORY).is_dir() for path in paths):
+        is_dir = self._environment.files.is_dir
+        if not logs and not any(is_dir(f"{path}/{METADATA_DIRECTORY}") for path in paths):
             return None
         from odradek.metadata.kafka_import.takeover import find_takeover
 
-        find = partial(find_takeover, config, log_manager.cluster_id, logs, paths, random_uuid)
+        new_uuid = self._environment.randomness.uuid
+        find = partial(find_takeover, config, log_manager.cluster_id, logs, paths, new_uuid)
         return await asyncio.get_running_loop().run_in_executor(self._threads.executor, find)
 
     async def _start_serving(self, endpoints: list[ListenEndpoint]) -> None:
@@ -295,6 +304,7 @@ class BrokerServer:
             self._request_handler(),
             clock=self._clock,
             timers=self._timers,
+            network=self._environment.network,
             limits=_net_limits(self.config),
             executor=self._threads.executor,
         )

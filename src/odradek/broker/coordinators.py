@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from odradek.environment.randomness import uuid_to_hex
 from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.result_tasks import wait
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from odradek.coordinator.transaction.transaction_marker import TransactionMarker
     from odradek.environment.clock import Clock
+    from odradek.environment.randomness import Randomness
     from odradek.environment.timers import Timers
     from odradek.metadata.image import MetadataImage
     from odradek.replication.replica_manager import ReplicaManager
@@ -45,6 +47,7 @@ class Coordinators:
         replica_manager: ReplicaManager,
         executor: Executor,
         producer_ids: ProducerIdAllocator,
+        randomness: Randomness,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -53,6 +56,7 @@ class Coordinators:
         self._replica_manager = replica_manager
         self._executor = executor
         self._producer_ids = producer_ids
+        self._randomness = randomness
         self._active = False
         self.made_groups: GroupCoordinator | None = None
         self.made_transactions: TransactionCoordinator | None = None
@@ -100,8 +104,6 @@ class Coordinators:
         return self.made_transactions
 
     def _make_groups(self) -> GroupCoordinator:
-        from uuid import uuid4
-
         from odradek.coordinator.group.group_coordinator import GroupCoordinator
 
         return GroupCoordinator(
@@ -112,7 +114,8 @@ class Coordinators:
             log_of=self._replica_manager.log,
             append=self._replica_manager.append_internal,
             executor=self._executor,
-            new_id=lambda: str(uuid4()),
+            new_id=lambda: uuid_to_hex(self._randomness.uuid()),
+            new_uuid=self._randomness.uuid,
             append_marker=self._replica_manager.append_marker,
         )
 

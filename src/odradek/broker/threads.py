@@ -7,7 +7,7 @@ import logging
 from concurrent.futures import Executor
 from functools import partial
 
-from odradek.environment.thread_pool import ThreadPool
+from odradek.environment.executors import Executors
 from odradek.environment.timers import Timers
 from odradek.log.directories.log_manager import LogManager
 from odradek.offloading import WorkRunner
@@ -36,11 +36,11 @@ class BrokerThreads:
         timestamp_lookups: Runs searches by timestamp, separate from `executor` for the same reason.
     """
 
-    def __init__(self, timers: Timers) -> None:
-        self._io = ThreadPool(IO_THREADS_MAX, "odradek-io")
+    def __init__(self, executors: Executors, timers: Timers) -> None:
+        self._io = executors.pool(IO_THREADS_MAX, "odradek-io")
         unpacking = DECOMPRESSIONS_MAX + TIMESTAMP_LOOKUPS_MAX
-        self._unpacker = ThreadPool(unpacking, "odradek-unpack")
-        self._closer = ThreadPool(1, "odradek-close")
+        self._unpacker = executors.pool(unpacking, "odradek-unpack")
+        self._closer = executors.pool(1, "odradek-close")
         slices = asyncio.Lock()
         self.executor: Executor = self._io
         self.decompression = WorkRunner(self._unpacker, DECOMPRESSIONS_MAX, slices)
@@ -62,14 +62,15 @@ class BrokerThreads:
             within_ms: The time for syncing the logs, in milliseconds.
         """
 
-        def unlock() -> None:
-            self._io.shutdown(wait=True)
-            log_manager.unlock()
-
         close = partial(log_manager.close, clean=clean, within_ms=within_ms, unlock=False)
         closed = asyncio.get_running_loop().run_in_executor(self._closer, close)
-        self._closer.submit(unlock)  # runs on the same thread after `close`
+        self._closer.shutdown(wait=False)
+        self._closer.ended.add_done_callback(lambda _: self._unlock_later(log_manager))
         await closed
+
+    def _unlock_later(self, log_manager: LogManager) -> None:
+        """Unlock the directories when the last call of the executor has ended."""
+        self._io.ended.add_done_callback(lambda _: log_manager.unlock())
 
     async def end(self, within_ms: float) -> None:
         """End all threads. Wait at most `within_ms` milliseconds for busy ones."""
@@ -77,19 +78,13 @@ class BrokerThreads:
         pools = (self._io, self._unpacker, self._closer)
         for pool in pools:
             pool.shutdown(wait=False)
-
-        def join() -> None:
-            for pool in pools:
-                pool.shutdown(wait=True)
-
-        joiner = ThreadPool(1, "odradek-join")
-        joined = asyncio.get_running_loop().run_in_executor(joiner, join)
-        joiner.shutdown(wait=False)
-        done, _ = await asyncio.wait([joined], timeout=within_ms / 1000)
-        if done:
-            joiner.shutdown(wait=True)
-        else:
+        ended = [asyncio.wrap_future(pool.ended) for pool in pools]
+        _, busy = await asyncio.wait(ended, timeout=within_ms / 1000)
+        if busy:
             logger.warning(
                 "some threads still wait for the disk; the broker stops without them (the disk may "
                 "be failing)"
             )
+        else:
+            for pool in pools:
+                pool.shutdown(wait=True)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, TypeVar
 from odradek.config.broker import BrokerConfig
 from odradek.controller.placement import plan_partitions, plan_topics
 from odradek.environment.clock import Clock, SystemClock
-from odradek.environment.randomness import random_uuid
+from odradek.environment.randomness import SystemRandomness
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
 from odradek.metadata import znodes
@@ -80,13 +80,13 @@ class Controller:
         config: BrokerConfig,
         *,
         clock: Clock | None = None,
-        new_uuid: Callable[[], Uuid] = random_uuid,
+        new_uuid: Callable[[], Uuid] | None = None,
     ) -> None:
         self.image = MetadataImage()
         self._store = store
         self._config = config
         self._clock = clock or SystemClock()
-        self._new_uuid = new_uuid
+        self._new_uuid = new_uuid or SystemRandomness().uuid
         self._subscribers: list[Subscriber] = []
         self._change_lock = asyncio.Lock()
         self._running: set[asyncio.Task[object]] = set()

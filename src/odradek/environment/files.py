@@ -1,17 +1,20 @@
 """The file system as a protocol, and the operating system's implementation of it.
 
-The log reads and writes through `Files` only, so that a test can provide a slow, full or failing
-file system. Every method may raise OSError. Paths are strings, because the calls are frequent and
-`Path` objects would cost too much.
+The broker uses files through `Files` only, so that a test can provide a slow, full or failing file
+system, and a simulator one in memory. Every method may raise OSError. Paths are strings, because
+the calls are frequent and `Path` objects would cost too much.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
+import resource
 import shutil
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from odradek.environment.allocation import allocate_ahead
 
@@ -31,8 +34,32 @@ broker may run inside another program.
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
 
+OPEN_FILES_MIN = 32
+OPEN_FILES_MAX = 16_384
+
+_locked_here: set[str] = set()
+"""Files locked by this process. A POSIX lock does not exclude other uses in its process."""
+
+
+class DiskSpace(NamedTuple):
+    """Size of a file system, and the bytes that this user may still write."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
+class FileLock(Protocol):
+    """A lock on a file, held until `release`."""
+
+    def release(self) -> None:
+        """Release the lock. May be called again, and from any thread."""
+
+
 class Files(Protocol):
-    """The file system calls of the log, and of connections that send file regions."""
+    """The file system calls of the log, and of connections that send file regions.
+
+    A descriptor is a number that only the same object understands.
+    """
 
     @property
     def nowait(self) -> int | None:
@@ -45,11 +72,30 @@ class Files(Protocol):
     def sends_files(self) -> bool:
         """Whether `sendfile` can send from a file to a socket."""
 
+    @property
+    def open_files_max(self) -> int:
+        """How many files the logs may hold open at the same time."""
+
+    @property
+    def boot_id(self) -> str:
+        """An id that changes each time the machine boots; empty if it is unknown.
+
+        While it is the same, data that was written without fsync is still in the page cache.
+        """
+
     def preadv(
         self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, flags: int, /
     ) -> int: ...
 
-    def sendfile(self, out_fd: int, fd: int, position: int, length: int, /) -> int: ...
+    def sendfile(self, out_fd: int, fd: int, position: int, length: int, /) -> int:
+        """Send from a file to the socket `out_fd` (`StreamSocket.fileno`).
+
+        Returns:
+            The number of bytes that the socket accepted. 0: the file ends at `position`.
+
+        Raises:
+            BlockingIOError: The socket is full.
+        """
 
     def open(self, path: str, flags: int) -> int: ...
 
@@ -77,9 +123,24 @@ class Files(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def is_dir(self, path: str) -> bool: ...
+
     def modified_ms(self, path: str) -> int: ...
 
+    def copy_modified(self, source: str, target: str) -> None:
+        """Set the time of the last change of `target` to that of `source`."""
+
     def remove_tree(self, path: str) -> None: ...
+
+    def lock(self, path: str) -> FileLock:
+        """Create the file unless it exists, and lock it against every other broker.
+
+        Raises:
+            BlockingIOError: A broker of this or another process holds the lock.
+        """
+
+    def space(self, path: str) -> DiskSpace:
+        """Return the space of the file system that has the file or directory."""
 
 
 class RealFiles:
@@ -101,6 +162,19 @@ class RealFiles:
     unlink = staticmethod(os.unlink)
     listdir = staticmethod(os.listdir)
     size = staticmethod(os.path.getsize)
+    is_dir = staticmethod(os.path.isdir)
+
+    @property
+    def open_files_max(self) -> int:
+        """Half of the process's limit of open files. The other half is for connections."""
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY:
+            return OPEN_FILES_MAX
+        return max(OPEN_FILES_MIN, min(soft // 2, OPEN_FILES_MAX))
+
+    @property
+    def boot_id(self) -> str:
+        return machine_boot_id()
 
     def open(self, path: str, flags: int) -> int:
         return os.open(path, flags, FILE_MODE)
@@ -118,8 +192,19 @@ class RealFiles:
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000  # noqa: PTH116
 
+    def copy_modified(self, source: str, target: str) -> None:
+        modified_ns = os.stat(source).st_mtime_ns  # noqa: PTH116
+        os.utime(target, ns=(modified_ns, modified_ns))
+
     def remove_tree(self, path: str) -> None:
         shutil.rmtree(path)
+
+    def lock(self, path: str) -> FileLock:
+        return _PosixLock(self, path)
+
+    def space(self, path: str) -> DiskSpace:
+        found = os.statvfs(path)
+        return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 class PortableFiles(RealFiles):
@@ -146,6 +231,27 @@ class OpenFile:
 
     def __del__(self) -> None:
         self.files.close(self.fd)
+
+
+class _PosixLock:
+    """A POSIX lock, which Kafka's brokers respect. The process releases it at its end."""
+
+    def __init__(self, files: RealFiles, path: str) -> None:
+        self._path = os.path.realpath(path)
+        if self._path in _locked_here:
+            raise BlockingIOError(errno.EAGAIN, "locked in this process", path)
+        handle = OpenFile(files, files.open(path, READ_WRITE))
+        try:
+            fcntl.lockf(handle.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except PermissionError as error:  # POSIX permits EACCES for a lock that is held elsewhere
+            raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from error
+        self._handle: OpenFile | None = handle
+        _locked_here.add(self._path)
+
+    def release(self) -> None:
+        if self._handle is not None:
+            self._handle = None
+            _locked_here.discard(self._path)
 
 
 def write_all(files: Files, fd: int, data: Buffer, position: int) -> None:
@@ -197,7 +303,7 @@ def make_directories(files: Files, path: str) -> None:
         make_directories(files, parent)
         make_directory(files, path)
     except FileExistsError:
-        if not os.path.isdir(path):  # noqa: PTH112
+        if not files.is_dir(path):
             raise
         return
     files.fsync_dir(parent)

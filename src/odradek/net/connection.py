@@ -24,16 +24,15 @@ response must not be views of it.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
+from odradek.environment.network import StreamSocket, plain_address
 from odradek.environment.timers import Timers
 from odradek.net.budget import MemoryBudget, QueuedResponses, ReceivedAhead, UnsentResponses
 from odradek.net.limits import (
@@ -113,17 +112,6 @@ class Shared:
     on_lost: Callable[[Connection], None] | None = None
 
 
-def plain_address(address: Any) -> tuple[str, int]:
-    """Return host and port of a socket name. An IPv4 address mapped into IPv6 becomes IPv4."""
-    if not isinstance(address, tuple) or len(address) < 2:
-        return (str(address), 0)
-    host = address[0]
-    if host.startswith("::ffff:"):
-        mapped = ipaddress.IPv6Address(host).ipv4_mapped
-        host = str(mapped) if mapped else host
-    return (host, address[1])
-
-
 class Connection(asyncio.BufferedProtocol):
     """Protocol of one accepted socket. All of it runs on the event loop. Handlers only read it.
 
@@ -180,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         shared: Shared,
         listener_name: str,
-        sock: socket.socket | None,
+        sock: StreamSocket | None,
         *,
         security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         transport_kind: TransportKind = PLAIN_SOCKET,

@@ -22,13 +22,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import socket
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
+from odradek.environment.network import StreamSocket
 from odradek.net.limits import (
     COLD_PIECE_BYTES,
     FLUSH_BYTES,
@@ -117,7 +117,7 @@ class Sender:
         self,
         loop: asyncio.AbstractEventLoop,
         transport: asyncio.Transport,
-        sock: socket.socket | None,
+        sock: StreamSocket | None,
         *,
         executor: Executor | None,
         on_idle: Callable[[], None],
@@ -126,8 +126,8 @@ class Sender:
         self._loop = loop
         self._transport = transport
         self._socket = sock
-        self._use_sendfile = sock is not None and hasattr(os, "sendfile")
-        # Another kind of socket than TCP is used by tests only.
+        self._use_sendfile = sock is not None
+        # Only tests and the simulator use another kind of socket than TCP.
         self._can_cork = _TCP_CORK is not None and sock is not None and sock.family in _INTERNET
         self._executor = executor
         self._on_idle = on_idle

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import Counter
 from collections.abc import Container, Iterable, KeysView, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from odradek.environment.clock import Clock
+from odradek.environment.network import Network, StreamSocket, plain_address
+from odradek.environment.sockets import SocketNetwork
 from odradek.environment.timers import Timer, Timers
 from odradek.net.budget import (
     MemoryBudget,
@@ -19,7 +20,7 @@ from odradek.net.budget import (
     ReceivedAhead,
     UnsentResponses,
 )
-from odradek.net.connection import Connection, Dispatch, Shared, plain_address
+from odradek.net.connection import Connection, Dispatch, Shared
 from odradek.net.limits import PROGRESS_BYTES_MIN, NetLimits
 from odradek.net.listener import Endpoint, Listener, bind
 from odradek.net.receive import Scratch
@@ -80,6 +81,7 @@ class Server:
         *,
         clock: Clock,
         timers: Timers,
+        network: Network | None = None,
         limits: NetLimits | None = None,
         executor: Executor | None = None,
     ) -> None:
@@ -87,6 +89,7 @@ class Server:
         self.budget = MemoryBudget(self.limits.request_bytes_queued_max)
         self._clock = clock
         self._timers = timers
+        self._network: Network = network or SocketNetwork()
         self._dispatch = dispatch
         self._executor = executor
         self._listeners: list[Listener] = []
@@ -120,7 +123,7 @@ class Server:
         )
         try:
             for endpoint in endpoints:
-                for sock in await bind(endpoint, self.limits):
+                for sock in await bind(endpoint, self._network, self.limits):
                     self._listeners.append(Listener(endpoint, sock, self._accept, self._timers))
         except BaseException:
             self._close_listeners()
@@ -218,7 +221,7 @@ class Server:
         self._schedule_tick()
         self.tick()
 
-    def _accept(self, endpoint: Endpoint, sock: socket.socket) -> bool:
+    def _accept(self, endpoint: Endpoint, sock: StreamSocket) -> bool:
         """Take over an accepted socket. Return whether there is room for another one."""
         try:
             host = plain_address(sock.getpeername())[0]
@@ -241,7 +244,7 @@ class Server:
         task.add_done_callback(self._accepted.discard)
         return self._count < self.limits.connections_max
 
-    async def _connect(self, endpoint: Endpoint, host: str, sock: socket.socket) -> None:
+    async def _connect(self, endpoint: Endpoint, host: str, sock: StreamSocket) -> None:
         connection = Connection(
             self._shared,
             endpoint.name,
@@ -251,10 +254,7 @@ class Server:
         )
         connection.counted_as = host
         try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            await self._loop.connect_accepted_socket(lambda: connection, sock)
+            await self._network.attach(sock, connection)
         except OSError as error:
             logger.debug("a connection from %s was lost immediately: %s", host, error)
             sock.close()

@@ -21,7 +21,7 @@ from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
 from odradek.environment.files import BOOT_ID_FILE, RealFiles, machine_boot_id
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicPartition, Uuid, uuid_to_string
+from odradek.ids import ZERO_UUID, TopicPartition, Uuid, uuid_to_string
 from odradek.log.directories.closing import CLOSING_THREADS
 from odradek.log.directories.log_manager import (
     FILE_NAME_BYTES_MAX,
@@ -729,7 +729,7 @@ def test_names_of_directories() -> None:
     assert parse_directory_name("a-b-3") == TopicPartition("a-b", 3)
     for name in ("a", "a-", "a-b", "a-1-delete", "a-0.x-stray", "__cluster_metadata-0"):
         assert parse_directory_name(name) is None
-    long_name = renamed_directory(TopicPartition("t" * 249, 123), "-delete")
+    long_name = renamed_directory(TopicPartition("t" * 249, 123), ZERO_UUID, "-delete")
     assert len(long_name) <= FILE_NAME_BYTES_MAX and long_name.endswith("-delete")
 
 

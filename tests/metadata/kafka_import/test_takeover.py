@@ -11,7 +11,7 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.controller.controller import Controller
 from odradek.environment.clock import ManualClock
-from odradek.environment.randomness import random_uuid
+from odradek.environment.randomness import SystemRandomness
 from odradek.ids import BrokerId, TopicName, TopicPartition
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
@@ -38,7 +38,9 @@ def logs(tmp_path: Path) -> Iterator[LogManager]:
 
 def take_over(tmp_path: Path, logs: LogManager | None = None) -> Takeover | None:
     found = logs.all_logs() if logs is not None else []
-    return find_takeover(config_for(tmp_path), CLUSTER_ID, found, [str(tmp_path)], random_uuid)
+    return find_takeover(
+        config_for(tmp_path), CLUSTER_ID, found, [str(tmp_path)], SystemRandomness().uuid
+    )
 
 
 def taken(tmp_path: Path, *values: bytes, logs: LogManager | None = None) -> MetadataImage:
@@ -143,7 +145,7 @@ def test_an_interrupted_import_leaves_nothing_and_the_next_start_imports_all(
     store = FailingStore()
 
     async def find() -> Takeover | None:
-        return find_takeover(config, CLUSTER_ID, [], [str(tmp_path)], random_uuid)
+        return find_takeover(config, CLUSTER_ID, [], [str(tmp_path)], SystemRandomness().uuid)
 
     async def run() -> MetadataImage:
         with pytest.raises(StoreFailure):

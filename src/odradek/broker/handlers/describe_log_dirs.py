@@ -9,11 +9,9 @@ No deviations from Kafka. KIP-113, KIP-827 (sizes of the file system).
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
+from odradek.environment.files import Files
 from odradek.errors import ErrorCode
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.log_dir import LogDir
@@ -62,23 +60,27 @@ def _described(
 
     return each(describe, manager.all_logs()).then(
         lambda _: DescribeLogDirsResponse(
-            results=[_result(each, list(named.values())) for each, named in topics.items()]
+            results=[
+                _result(manager.files, each, list(named.values())) for each, named in topics.items()
+            ]
         )
     )
 
 
-def _result(log_dir: LogDir, topics: list[DescribeLogDirsTopic]) -> DescribeLogDirsResult:
-    path = str(Path(log_dir.path).absolute())
+def _result(
+    files: Files, log_dir: LogDir, topics: list[DescribeLogDirsTopic]
+) -> DescribeLogDirsResult:
+    path = log_dir.path
     if log_dir.offline:
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
     try:
-        space = os.statvfs(path)
+        space = files.space(path)
     except OSError:
         return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, path)
     return DescribeLogDirsResult(
         ErrorCode.NONE,
         path,
         topics,
-        total_bytes=space.f_blocks * space.f_frsize,
-        usable_bytes=space.f_bavail * space.f_frsize,
+        total_bytes=space.total_bytes,
+        usable_bytes=space.usable_bytes,
     )

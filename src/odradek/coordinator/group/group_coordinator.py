@@ -32,7 +32,6 @@ from odradek.coordinator.group.group_shards import GroupShards
 from odradek.coordinator.group.offset_requests import AppendMarker, OffsetRequests
 from odradek.coordinator.runtime import Append, CoordinatorRuntime, complete_tickets
 from odradek.environment.clock import Clock
-from odradek.environment.randomness import random_uuid
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
@@ -82,8 +81,8 @@ class GroupCoordinator:
         append: Append,
         executor: Executor,
         new_id: Callable[[], str],
+        new_uuid: Callable[[], Uuid],
         append_marker: AppendMarker,
-        new_uuid: Callable[[], Uuid] = random_uuid,
     ) -> None:
         self._config = config
         self._clock = clock

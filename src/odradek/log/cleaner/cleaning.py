@@ -7,7 +7,6 @@ checked. A log with a damaged batch is not cleaned at all, because a new CRC wou
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 
 from odradek.environment.clock import Clock
@@ -163,12 +162,10 @@ class Cleaning:
             job.index_interval_bytes,
             job.segment_index_bytes,
         )
-        modified_ns = 0
         for base, size in group:
-            modified_ns = os.stat(self._path(base)).st_mtime_ns  # noqa: PTH116
             self._copy_segment(base, size, batch_filter, output)
         still_indexed = batch_filter.transactions.still_indexed
-        output.finish(still_indexed, modified_ns)
+        output.finish(still_indexed, self._path(group[-1][0]))
         report = CleanedGroup([base for base, _ in group], output.size, bool(still_indexed))
         still_indexed.clear()
         return report

@@ -75,16 +75,15 @@ class CleanedSegment:
         self._pieces.clear()
         self._waiting = 0
 
-    def finish(self, aborted: Iterable[AbortedTransaction], modified_ns: int) -> None:
-        """Sync all files. The ``.log`` gets the modification time of the newest source segment."""
+    def finish(self, aborted: Iterable[AbortedTransaction], newest: str) -> None:
+        """Sync all files. The ``.log`` gets the modification time of the file `newest`."""
         self._write()
         self._files.fsync(self._log.fd)
         self._add_time()
         self._index.persist(self._files, sync=True)
         self._time_index.persist(self._files, sync=True)
         self._write_transactions(aborted)
-        log = self._path(LOG_SUFFIX)
-        os.utime(log, ns=(modified_ns, modified_ns))
+        self._files.copy_modified(newest, self._path(LOG_SUFFIX))
 
     def _write_transactions(self, aborted: Iterable[AbortedTransaction]) -> None:
         index = TransactionIndex(self._files, self._path(TXN_INDEX_SUFFIX))

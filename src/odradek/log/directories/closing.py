@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -56,13 +56,24 @@ class _Job:
         self.state = _State.WAITING
 
 
-def close_logs(logs: Iterable[UnifiedLog], clock: Clock, *, within_ms: float) -> ClosedLogs:
+StartThread = Callable[[Callable[[], None], str], None]
+
+
+def close_logs(
+    logs: Iterable[UnifiedLog], clock: Clock, start_thread: StartThread, *, within_ms: float
+) -> ClosedLogs:
     """Close all logs within about `within_ms`.
 
     An error is logged and takes the log's directory offline.
+
+    Args:
+        logs: The logs, which nothing else uses.
+        clock: The clock of the deadline.
+        start_thread: As `odradek.environment.executors.Executors.start_thread`.
+        within_ms: Time for syncing the logs, in milliseconds.
     """
     closing = _Closing(logs, clock, clock.monotonic_ms() + within_ms)
-    closing.start_threads()
+    closing.start_threads(start_thread)
     closing.wait_for_syncs()
     closing.write_remaining()
     closing.wait_for_threads()
@@ -80,10 +91,9 @@ class _Closing:
         self._running: set[int] = set()
         self._changed = threading.Condition()
 
-    def start_threads(self) -> None:
+    def start_threads(self, start_thread: StartThread) -> None:
         for number in range(min(CLOSING_THREADS, len(self._jobs))):
-            name = f"odradek-close_{number}"
-            threading.Thread(target=self._sync_waiting, name=name, daemon=True).start()
+            start_thread(self._sync_waiting, f"odradek-close_{number}")
 
     def _sync_waiting(self) -> None:
         """Write and sync one log at a time, on a thread."""

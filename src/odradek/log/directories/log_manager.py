@@ -14,28 +14,25 @@ The owner of the logs (the event loop) calls `get`, `create`, `delete`, `retain`
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import math
 import os
-import random
 import re
-import resource
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import Clock
+from odradek.environment.executors import Executors
 from odradek.environment.files import (
-    READ_WRITE,
+    FileLock,
     Files,
-    OpenFile,
     RealFiles,
-    machine_boot_id,
     make_directories,
     unlink_if_exists,
 )
-from odradek.environment.randomness import random_uuid
+from odradek.environment.randomness import Randomness, SystemRandomness
+from odradek.environment.thread_pool import ThreadExecutors
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log.directories.closing import close_logs
@@ -52,15 +49,11 @@ CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: interval between writes of the recovery points."""
 PRODUCER_EXPIRATION_MS = 86_400_000
 FILE_NAME_BYTES_MAX = 255
-OPEN_FILES_MIN = 32
-OPEN_FILES_MAX = 16_384
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\Z")
 _FUTURE_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\.[^.]+-future\Z")
 METADATA_DIRECTORY = "__cluster_metadata-0"
 """The directory of Kafka's own metadata. It is not a log of this broker."""
-_locked_here: set[str] = set()
-"""Directories locked by this process. A POSIX lock does not exclude other uses in its process."""
 _logger = logging.getLogger(__name__)
 
 
@@ -88,14 +81,6 @@ def _directory_id(path: str, text: str) -> Uuid:
         raise LogDirectoryError(f"{path} has an invalid directory.id: {error}") from error
 
 
-def default_open_files_max() -> int:
-    """Return half of the process's limit of open files. The other half is for connections."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return OPEN_FILES_MAX
-    return max(OPEN_FILES_MIN, min(soft // 2, OPEN_FILES_MAX))
-
-
 class LogManager:
     """Owner of all logs; see the module. `load` sets `cluster_id` to that in the directories."""
 
@@ -106,18 +91,21 @@ class LogManager:
         clock: Clock,
         *,
         files: Files | None = None,
+        executors: Executors | None = None,
+        randomness: Randomness | None = None,
         open_files_max: int | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
-        jitter: Callable[[int], int] = random.randrange,
         boot_id: str | None = None,
     ) -> None:
         assert log_dirs
-        self._boot_id = machine_boot_id() if boot_id is None else boot_id
         self.default_config = default_config
         self.clock = clock
         self.files: Files = files or RealFiles()
-        self.pool = FilePool(self.files, open_files_max or default_open_files_max())
+        self._executors: Executors = executors or ThreadExecutors()
+        self._randomness: Randomness = randomness or SystemRandomness()
+        self._boot_id = self.files.boot_id if boot_id is None else boot_id
+        self.pool = FilePool(self.files, open_files_max or self.files.open_files_max)
         self.cache = IndexCache()
         self.log_dirs = [
             LogDir(path, self.pool, self.cache, clock, self._dir_failed, self._checkpoint_directory)
@@ -129,11 +117,10 @@ class LogManager:
         self._producer_expiration_ms = producer_expiration_ms
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
-        self._jitter = jitter
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._conflicting: dict[TopicPartition, list[UnifiedLog]] = {}
         self._failure_callbacks: list[Callable[[LogDir], None]] = []
-        self._locks: list[tuple[str, OpenFile]] = []
+        self._locks: list[FileLock] = []
         self._checkpoints = {
             log_dir: {
                 name: OffsetCheckpointFile(self.files, log_dir.path, name) for name in _CHECKPOINTS
@@ -185,23 +172,17 @@ class LogManager:
             raise
 
     def _lock(self, path: str) -> None:
-        real = os.path.realpath(path)
-        taken = LogDirectoryError(f"log directory {path} is in use by another process or broker")
-        if real in _locked_here:
-            raise taken
-        fd = self.files.open(f"{path}/{checkpoints.LOCK_FILE}", READ_WRITE)
-        handle = OpenFile(self.files, fd)
         try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:
-            raise taken from error
-        _locked_here.add(real)
-        self._locks.append((real, handle))
+            self._locks.append(self.files.lock(f"{path}/{checkpoints.LOCK_FILE}"))
+        except BlockingIOError as error:
+            raise LogDirectoryError(
+                f"log directory {path} is in use by another process or broker"
+            ) from error
 
     def unlock(self) -> None:
         """Release the locks, so that another broker can use the directories."""
-        for real, _ in self._locks:
-            _locked_here.discard(real)
+        for lock in self._locks:
+            lock.release()
         self._locks.clear()
 
     def _load_meta_properties(self, cluster_id: str | None, node_id: int) -> None:
@@ -222,7 +203,7 @@ class LogManager:
             owner = properties.get("node.id", properties.get("broker.id", str(node_id)))
             if owner != str(node_id):
                 raise LogDirectoryError(f"{path} belongs to node {owner}, not to {node_id}")
-        self.cluster_id = cluster_id or uuid_to_string(random_uuid())
+        self.cluster_id = cluster_id or uuid_to_string(self._randomness.uuid())
         for path, properties in found.items():
             if properties is None:
                 properties = self._write_meta_properties(path, node_id)
@@ -234,7 +215,7 @@ class LogManager:
             "version": "1",
             "cluster.id": self.cluster_id,
             "node.id": str(node_id),
-            "directory.id": uuid_to_string(random_uuid()),
+            "directory.id": uuid_to_string(self._randomness.uuid()),
         }
         checkpoints.write_properties(
             self.files, f"{path}/{checkpoints.META_PROPERTIES_FILE}", properties
@@ -276,7 +257,7 @@ class LogManager:
             for name in names:
                 path = f"{log_dir.path}/{name}"
                 tp = parse(name)
-                if tp is not None and os.path.isdir(path):  # noqa: PTH112
+                if tp is not None and self.files.is_dir(path):
                     found.setdefault(tp, []).append(path)
         return found
 
@@ -319,7 +300,7 @@ class LogManager:
                 log_dir.remove_later([f"{log_dir.path}/{name}"], now_ms)
                 continue
             tp = parse_directory_name(name)
-            if tp is None or not os.path.isdir(f"{log_dir.path}/{name}"):  # noqa: PTH112
+            if tp is None or not self.files.is_dir(f"{log_dir.path}/{name}"):
                 continue
             config = log_config(tp.topic) if log_config else self.default_config
             options = LoadOptions(
@@ -366,7 +347,9 @@ class LogManager:
 
         It makes partitions roll at different times.
         """
-        return self._jitter(config.segment_jitter_ms) if config.segment_jitter_ms > 0 else 0
+        if config.segment_jitter_ms <= 0:
+            return 0
+        return self._randomness.between(0, config.segment_jitter_ms - 1)
 
     # -- logs --------------------------------------------------------------------------------------
 
@@ -502,7 +485,8 @@ class LogManager:
             log.close(clean=False)
             if not log.on_disk:
                 continue
-            path = f"{log.log_dir.path}/{renamed_directory(log.topic_partition, suffix)}"
+            new_name = renamed_directory(log.topic_partition, self._randomness.uuid(), suffix)
+            path = f"{log.log_dir.path}/{new_name}"
             try:
                 self.files.replace(log.directory, path)
             except OSError as error:
@@ -686,7 +670,9 @@ class LogManager:
                 threads of this process may still be working in them.
         """
         if clean:
-            closed = close_logs(self.all_logs(), self.clock, within_ms=within_ms)
+            closed = close_logs(
+                self.all_logs(), self.clock, self._executors.start_thread, within_ms=within_ms
+            )
             self._mark_closed(_by_directory(closed.unsynced), _by_directory(closed.left))
         else:
             for log in self.all_logs():
@@ -765,7 +751,7 @@ def _duplicate_directories(tp: TopicPartition, paths: Sequence[str]) -> LogDirec
     )
 
 
-def renamed_directory(topic_partition: TopicPartition, suffix: str) -> str:
+def renamed_directory(topic_partition: TopicPartition, uuid: Uuid, suffix: str) -> str:
     """Return ``topic-0.<uuid>-delete`` or ``-stray``. The topic is cut so that the name fits."""
-    suffix = f"-{topic_partition.partition}.{random_uuid().hex()}{suffix}"
+    suffix = f"-{topic_partition.partition}.{uuid.hex()}{suffix}"
     return topic_partition.topic[: FILE_NAME_BYTES_MAX - len(suffix)] + suffix
