@@ -1,0 +1,37 @@
+"""The objects of killed processes, which are kept until the end of a simulation.
+
+The collection of a suspended coroutine runs its `finally` blocks. A killed process runs no code, so
+its tasks must stay referenced. `Graveyard.close` drops them all, and ignores what their code does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+from typing import Any
+
+from tests.simulation.event_loop import SimulatedLoop
+
+
+class Graveyard:
+    """The dead processes of one simulation. Call `close` at its end."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+
+    def bury(self, loop: SimulatedLoop, *others: object) -> None:
+        """Kill a loop, and keep its tasks and other objects of its process."""
+        self._kept.append((loop, asyncio.all_tasks(loop), loop.kill(), others))
+
+    def close(self) -> None:
+        """Drop the objects. Errors in their destructors are ignored."""
+        hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        logging.disable(logging.CRITICAL)
+        try:
+            self._kept.clear()
+            gc.collect()
+        finally:
+            logging.disable(logging.NOTSET)
+            sys.unraisablehook = hook
