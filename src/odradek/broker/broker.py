@@ -15,7 +15,7 @@ closes the logs with the mark that lets the next start skip recovery.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +51,7 @@ from odradek.replication.replica_manager import ReplicaManager
 if TYPE_CHECKING:
     from odradek.broker.log_cleaner import LogCleaner
     from odradek.environment.timers import Timer
+    from odradek.log.cleaner.worker_protocol import CleanerWorker
     from odradek.log.log_dir import LogDir
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
@@ -74,6 +75,7 @@ class BrokerServer:
         config: The configuration of the broker.
         environment: Clock, files, network and so on. Default: the real environment.
         store: The metadata store. Default: SQLite in the first log directory.
+        start_cleaner_worker: Starts a worker that compacts logs. Default: in a process.
         stop_limits: The time limits of `stop`. Default: the broker stops within two seconds.
     """
 
@@ -85,6 +87,7 @@ class BrokerServer:
         *,
         environment: Environment | None = None,
         store: MetadataStore | None = None,
+        start_cleaner_worker: Callable[[], CleanerWorker] | None = None,
         stop_limits: StopLimits | None = None,
     ) -> None:
         self.config = config
@@ -92,6 +95,7 @@ class BrokerServer:
         self._clock = self._environment.clock
         self._timers = self._environment.timers
         self._store = store
+        self._start_cleaner_worker = start_cleaner_worker
         self._threads = BrokerThreads(self._environment.executors, self._timers)
         self._stopping = StopSequence(self._clock, stop_limits or STOP_LIMITS)
         self._server: Server | None = None
@@ -167,7 +171,8 @@ class BrokerServer:
             return self._store
         from odradek.metadata.store.sqlite import SqliteStore
 
-        return SqliteStore(Path(self.config.log_dirs()[0]) / STORE_FILE)
+        path = Path(self.config.log_dirs()[0]) / STORE_FILE
+        return SqliteStore(path, self._environment.executors)
 
     def _make_replica_manager(
         self, log_manager: LogManager, controller: Controller
@@ -385,10 +390,15 @@ class BrokerServer:
     def log_cleaner(self) -> LogCleaner:
         """The component that compacts logs, created on first use."""
         if self._log_cleaner is None:
-            from odradek.broker.log_cleaner import LogCleaner
+            from odradek.broker.log_cleaner import LogCleaner, start_process
 
             self._log_cleaner = LogCleaner(
-                self.config, self._clock, self._timers, self.services.log_manager
+                self.config,
+                self._clock,
+                self._timers,
+                self._environment.executors,
+                self.services.log_manager,
+                self._start_cleaner_worker or start_process,
             )
         return self._log_cleaner
 

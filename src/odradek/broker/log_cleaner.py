@@ -1,10 +1,11 @@
 """The log cleaner of a broker: it compacts the filthiest logs, until no log is due.
 
 Every ``log.cleaner.backoff.ms`` a pass examines the compacted logs on the event loop, which owns
-them. A worker process starts only if a log is due, and ends when no log is due, so an idle broker
-has neither the process nor its memory. Up to ``log.cleaner.threads`` workers run at the same time
-and share ``log.cleaner.dedupe.buffer.size`` and the other budgets evenly. The event loop swaps in
-the segments that a worker reports. Blocking calls (the pipe, fsync) run on the threads of the pass.
+them. A worker starts only if a log is due, and ends when no log is due, so an idle broker has
+neither the worker's process nor its memory. Up to ``log.cleaner.threads`` workers run at the same
+time and share ``log.cleaner.dedupe.buffer.size`` and the other budgets evenly. The event loop swaps
+in the segments that a worker reports. Blocking calls (the worker's, fsync) run on the threads of
+the pass.
 
 If a log cannot be cleaned, for example because of a corrupt batch, the broker logs an error and
 skips the log until the next start, as in Kafka. The death of a worker loses no data.
@@ -21,7 +22,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from odradek.environment.thread_pool import ThreadPool
 from odradek.errors import KafkaError
 from odradek.log.cleaner import segment_swap as swap
 from odradek.log.cleaner.selection import (
@@ -38,6 +38,7 @@ from odradek.log.cleaner.worker_protocol import (
     CleaningFailed,
     CleaningJob,
     Report,
+    WorkerEnded,
 )
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
 from odradek.log.residency import NotResident
@@ -45,8 +46,9 @@ from odradek.log.residency import NotResident
 if TYPE_CHECKING:
     from odradek.config.broker import BrokerConfig
     from odradek.environment.clock import Clock
+    from odradek.environment.executors import Executors, Pool
     from odradek.environment.timers import Timers
-    from odradek.log.cleaner.process import CleanerProcess
+    from odradek.log.cleaner.worker_protocol import CleanerWorker
     from odradek.log.directories.log_manager import LogManager
     from odradek.log.segments.log_segment import LogSegment
     from odradek.log.unified_log import UnifiedLog
@@ -68,11 +70,24 @@ class _CleaningEnded(Exception):
     """The cleaning of a log has ended early and was handled. The worker cannot be used again."""
 
 
+def start_process() -> CleanerWorker:
+    """Start a worker in a process. Blocks, so it runs on a thread."""
+    from odradek.log.cleaner.process import CleanerProcess
+
+    return CleanerProcess()
+
+
 class LogCleaner:
     """The scheduler of compaction; see the module docstring. Used on the event loop only."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, timers: Timers, log_manager: LogManager
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        timers: Timers,
+        executors: Executors,
+        log_manager: LogManager,
+        start_worker: Callable[[], CleanerWorker],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -81,11 +96,13 @@ class LogCleaner:
         self._uncleanable: WeakSet[UnifiedLog] = WeakSet()
         self._postponed: WeakSet[UnifiedLog] = WeakSet()
         self._worker_deaths: WeakKeyDictionary[UnifiedLog, int] = WeakKeyDictionary()
-        self._processes: set[CleanerProcess] = set()
+        self._executors = executors
+        self._start_worker = start_worker
+        self._workers: dict[CleanerWorker, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._lock = asyncio.Lock()
-        self._threads: ThreadPool | None = None
+        self._threads: Pool | None = None
 
     # --- start and stop ---
 
@@ -97,8 +114,8 @@ class LogCleaner:
     async def stop(self) -> None:
         """Kill the workers, and wait until a swap that has begun is complete."""
         self._stopping = True
-        for process in self._processes:
-            process.kill()
+        for worker in self._workers:
+            worker.kill()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -121,15 +138,16 @@ class LogCleaner:
             count = 0
             self._postponed.clear()
             threads = self._config.get_int("log.cleaner.threads")
-            self._threads = ThreadPool(max(threads, 1), "odradek-cleaner")
+            pool = self._threads = self._executors.pool(max(threads, 1), "odradek-cleaner")
             try:
                 if not self._stopping:
                     counts = await asyncio.gather(*(self._work(threads) for _ in range(threads)))
                     count = sum(counts)
                 await self._retain()
             finally:
-                self._threads.shutdown(wait=True)
                 self._threads = None
+                pool.shutdown(wait=False)
+                await asyncio.wrap_future(pool.ended)
             return count
 
     async def _filthiest(self) -> LogToClean | None:
@@ -187,22 +205,20 @@ class LogCleaner:
 
     async def _work(self, threads: int) -> int:
         """Run one worker until no log is due. Return how many logs it cleaned."""
-        from odradek.log.cleaner.process import CleanerProcess, WorkerEnded
-
-        process: CleanerProcess | None = None
+        worker: CleanerWorker | None = None
         chosen: LogToClean | None = None
         count = 0
         try:
             while not self._stopping and (chosen := await self._filthiest()) is not None:
                 self._manager.begin_cleaning(chosen.log.topic_partition)
                 try:
-                    if process is None:
-                        process = await self._in_thread(CleanerProcess)
-                        self._processes.add(process)
+                    if worker is None:
+                        worker = await self._in_thread(self._start_worker)
+                        self._workers[worker] = None
                     if self._stopping:
                         break
                     job = job_for(chosen, self._budget(threads), self._clock.time_ms())
-                    count += await self._clean_log(process, chosen, job)
+                    count += await self._clean_log(worker, chosen, job)
                 finally:
                     self._manager.end_cleaning(chosen.log.topic_partition)
         except _CleaningEnded:
@@ -219,13 +235,14 @@ class LogCleaner:
                 "cannot start a worker of the log cleaner, trying again later: %s", error
             )
         finally:
-            if process is not None:
-                self._processes.discard(process)
-                process.kill()
-                await self._in_thread(process.close)
+            if worker is not None:
+                self._workers.pop(worker, None)
+                worker.kill()
+                await self._in_thread(worker.close)
         return count
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
+        assert self._threads is not None, "no pass is running"
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _budget(self, threads: int) -> Budget:
@@ -244,9 +261,7 @@ class LogCleaner:
 
     # --- one log ---
 
-    async def _clean_log(
-        self, process: CleanerProcess, chosen: LogToClean, job: CleaningJob
-    ) -> bool:
+    async def _clean_log(self, worker: CleanerWorker, chosen: LogToClean, job: CleaningJob) -> bool:
         """Have the worker clean one log, and swap in its segments.
 
         Returns:
@@ -257,10 +272,10 @@ class LogCleaner:
             WorkerEnded: The worker died or was killed.
         """
         log = chosen.log
-        await self._in_thread(lambda: process.start(job))
+        await self._in_thread(lambda: worker.start(job))
         try:
             while True:
-                report = await self._report(process, log)
+                report = await self._report(worker, log)
                 if isinstance(report, CleaningDone):
                     return await self._done(chosen, report)
                 if isinstance(report, CleaningFailed):
@@ -269,20 +284,20 @@ class LogCleaner:
                     return False
                 if not await self._swap(log, report):
                     raise _CleaningEnded
-                await self._in_thread(process.resume)
+                await self._in_thread(worker.resume)
         except BaseException:
-            process.kill()
-            await self._in_thread(process.close)
+            worker.kill()
+            await self._in_thread(worker.close)
             self._remove_cleaned(log)
             raise
 
-    async def _report(self, process: CleanerProcess, log: UnifiedLog) -> Report:
+    async def _report(self, worker: CleanerWorker, log: UnifiedLog) -> Report:
         """Return the worker's next report. Kill the worker if its log no longer exists."""
-        waiting = asyncio.ensure_future(self._in_thread(process.report))
+        waiting = asyncio.ensure_future(self._in_thread(worker.report))
         while not waiting.done():
             await asyncio.wait({waiting}, timeout=WATCH_S)
             if log.closed or log.log_dir.offline or self._stopping:
-                process.kill()
+                worker.kill()
         return waiting.result()
 
     async def _swap(self, log: UnifiedLog, group: CleanedGroup) -> bool:

@@ -16,7 +16,13 @@ from odradek.log.cleaner.offset_map import OffsetMap
 from odradek.log.cleaner.output import CleanedSegment
 from odradek.log.cleaner.record_spans import RecordSpan
 from odradek.log.cleaner.transactions import CleanedTransactions, aborted_transactions
-from odradek.log.cleaner.worker_protocol import CleanedGroup, CleaningDone, CleaningJob
+from odradek.log.cleaner.worker_protocol import (
+    CleanedGroup,
+    CleaningDone,
+    CleaningFailed,
+    CleaningJob,
+    Report,
+)
 from odradek.log.segments.log_segment import LOG_SUFFIX
 from odradek.log.segments.offset_index import ENTRY_BYTES, index_path
 from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -60,6 +66,33 @@ class Throttle:
         early_ms = due_ms - self._clock.monotonic_ms()
         if early_ms > 0:
             self._wait(early_ms / 1000)
+
+
+def reports(
+    job: CleaningJob,
+    files: Files,
+    directory: str,
+    clock: Clock,
+    wait: Callable[[float], object],
+) -> Iterator[Report]:
+    """Clean one log, and yield the reports to the broker. The last one is not a `CleanedGroup`.
+
+    Args:
+        job: The log and the range.
+        files: The file system of the worker.
+        directory: The directory of the log, as the worker names it.
+        clock: The clock of the throttle.
+        wait: Delays the worker for a number of seconds.
+    """
+    started_ms = clock.monotonic_ms()
+    cleaning = Cleaning(job, files, directory, Throttle(job.bytes_per_second, clock, wait))
+    try:
+        yield from cleaning.groups()
+        yield cleaning.done((clock.monotonic_ms() - started_ms) / 1000)
+    except OSError as error:
+        yield CleaningFailed(error.errno or -1, str(error))
+    except CorruptLog as error:
+        yield CleaningFailed(0, str(error))
 
 
 class Cleaning:

@@ -11,17 +11,20 @@ import os
 import subprocess
 import sys
 
-from odradek.log.cleaner.worker_protocol import GO, CleaningJob, Report, decode_report, encode_job
+from odradek.log.cleaner.worker_protocol import (
+    GO,
+    CleaningJob,
+    Report,
+    WorkerEnded,
+    decode_report,
+    encode_job,
+)
 
 _MODULE = "odradek.log.cleaner.worker"
 
 
-class WorkerEnded(Exception):
-    """The worker process has ended."""
-
-
 class CleanerProcess:
-    """One worker, which is running when the constructor returns."""
+    """A `CleanerWorker` in a process, which is running when the constructor returns."""
 
     def __init__(self) -> None:
         # The child imports modules from the same paths. It hashes keys with a hash key of its own
@@ -46,7 +49,6 @@ class CleanerProcess:
         self._send(encode_job(job))
 
     def resume(self) -> None:
-        """Report that the last group was swapped in, so the worker may clean the next one."""
         self._send(GO.encode() + b"\n")
 
     def _send(self, line: bytes) -> None:
@@ -58,7 +60,6 @@ class CleanerProcess:
             raise WorkerEnded(str(error)) from error
 
     def report(self) -> Report:
-        """Wait for the worker's next report and return it."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.endswith(b"\n"):
@@ -66,11 +67,9 @@ class CleanerProcess:
         return decode_report(line)
 
     def kill(self) -> None:
-        """Kill the worker, even in the middle of a job. May be called from any thread."""
         self._process.kill()
 
     def close(self) -> None:
-        """Kill the worker and wait until it has ended."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

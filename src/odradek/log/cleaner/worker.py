@@ -22,11 +22,10 @@ from collections.abc import Callable
 
 from odradek.environment.clock import Clock, SystemClock
 from odradek.environment.files import Files, RealFiles
-from odradek.log.cleaner.cleaning import Cleaning, CorruptLog, Throttle
+from odradek.log.cleaner.cleaning import reports
 from odradek.log.cleaner.worker_protocol import (
-    CleaningDone,
+    CleanedGroup,
     CleaningFailed,
-    CleaningJob,
     Report,
     decode_job,
     encode_report,
@@ -72,12 +71,13 @@ def main(files: Files, clock: Clock, wait: Callable[[float], object]) -> None:
     while True:
         job = decode_job(broker.receive())
         try:
-            throttle = Throttle(job.bytes_per_second, clock, wait)
-            broker.report(_clean(job, broker, files, throttle, clock))
-        except OSError as error:
+            os.chdir(job.directory)
+            for report in reports(job, files, HERE, clock, wait):
+                broker.report(report)
+                if isinstance(report, CleanedGroup):
+                    broker.receive()
+        except OSError as error:  # the directory does not exist
             broker.report(CleaningFailed(error.errno or -1, str(error)))
-        except CorruptLog as error:
-            broker.report(CleaningFailed(0, str(error)))
         except Exception as error:  # noqa: BLE001 - reported to the broker
             # A bug that only one log triggers must not prevent the cleaning of the others.
             traceback.print_exc()
@@ -101,18 +101,6 @@ def lower_priority() -> None:
     if os.getsid(0) == os.getpid():  # another session's group belongs to other processes, too
         with contextlib.suppress(OSError), open(AUTOGROUP, "r+", encoding="ascii") as group:  # noqa: PTH123
             group.write(str(AUTOGROUP_NICE))
-
-
-def _clean(
-    job: CleaningJob, broker: _Broker, files: Files, throttle: Throttle, clock: Clock
-) -> CleaningDone:
-    started_ms = clock.monotonic_ms()
-    os.chdir(job.directory)
-    cleaning = Cleaning(job, files, HERE, throttle)
-    for group in cleaning.groups():
-        broker.report(group)
-        broker.receive()
-    return cleaning.done((clock.monotonic_ms() - started_ms) / 1000)
 
 
 if __name__ == "__main__":

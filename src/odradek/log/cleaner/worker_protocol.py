@@ -1,4 +1,4 @@
-"""The messages between the broker and a cleaner's worker: lines of JSON.
+"""A worker of the log cleaner as a protocol, and the messages to its process as lines of JSON.
 
 The broker sends a `CleaningJob`. The worker sends a `CleanedGroup` for each group of segments, and
 waits for the broker's ``go`` (the swap is done) before the next one. Its last message is
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 GO = "go"
 
@@ -73,6 +73,33 @@ Report = CleanedGroup | CleaningDone | CleaningFailed
 _REPORTS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (CleanedGroup, CleaningDone, CleaningFailed)
 }
+
+
+class WorkerEnded(Exception):
+    """The worker has ended, or was killed."""
+
+
+class CleanerWorker(Protocol):
+    """A worker, which cleans one log at a time.
+
+    All calls but `kill` may block, so they run on a thread. They raise `WorkerEnded` if the worker
+    has ended.
+    """
+
+    def start(self, job: CleaningJob) -> None:
+        """Begin to clean a log."""
+
+    def report(self) -> Report:
+        """Wait for the next report and return it."""
+
+    def resume(self) -> None:
+        """Report that the last group was swapped in, so the worker may clean the next one."""
+
+    def kill(self) -> None:
+        """Kill the worker, even in the middle of a job. May be called from any thread."""
+
+    def close(self) -> None:
+        """Kill the worker and wait until it has ended."""
 
 
 def encode_job(job: CleaningJob) -> bytes:

@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from odradek.environment.executors import Executors, Pool
 from odradek.environment.files import RealFiles, create_file
-from odradek.environment.thread_pool import ThreadPool
+from odradek.environment.thread_pool import ThreadExecutors
 from odradek.metadata.store.interface import (
     ANY_VERSION,
     BadVersionError,
@@ -61,16 +62,17 @@ Result = TypeVar("Result")
 class SqliteStore:
     """`MetadataStore` in the file at `path`, whose directory must exist."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, executors: Executors | None = None) -> None:
         self._path = path
+        self._executors: Executors = executors or ThreadExecutors()
         self._watches = Watches()
-        self._thread: ThreadPool | None = None
+        self._thread: Pool | None = None
         self._tree: _Tree | None = None
 
     async def open(self) -> None:
         """Open or create the file. Raise StoreFailure if it is not a metadata store."""
         assert self._thread is None, "opened twice"
-        self._thread = ThreadPool(1, "odradek-metadata")
+        self._thread = self._executors.pool(1, "odradek-metadata")
         try:
             self._tree = await self._on_thread(lambda: _Tree(self._path))
         except BaseException:
