@@ -55,7 +55,7 @@ def test_no_module_is_an_orphan() -> None:
     """Every module is imported by another module, or is an entry point that is listed here."""
     entry_points = {
         "__main__",
-        "client.asynchronous",  # for brokers among themselves, from the replication issue on
+        "client.broker_channel",  # awaits metadata.controller_channel
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
         "protocol.show",

@@ -1,8 +1,7 @@
-"""The blocking and the asyncio client on a live broker, and on sockets that misbehave."""
+"""The blocking client on a live broker, and on sockets that misbehave."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import struct
@@ -12,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from odradek.client.asynchronous import AsyncClient
 from odradek.client.blocking import BlockingClient
-from odradek.client.connection import ConnectionClosed, InvalidResponse, UnsupportedRequest
+from odradek.client.connection import ConnectionClosed, InvalidResponse
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
-from odradek.protocol.messages.fetch_request import FetchRequest
 from odradek.protocol.messages.fetch_response import FetchResponse
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.metadata_response import MetadataResponse
@@ -85,9 +82,6 @@ def metadata(*names: str) -> MetadataRequest:
     return MetadataRequest([MetadataRequestTopic(name=name) for name in names], False)
 
 
-# --- blocking ---
-
-
 @pytest.mark.parametrize("read_ahead", [True, False])
 def test_blocking_calls_and_pipelined_requests(broker: Broker, read_ahead: bool) -> None:
     with BlockingClient.connect(
@@ -135,101 +129,3 @@ def test_blocking_call_ends_after_its_timeout() -> None:
         client.socket.settimeout(0.05)
         with pytest.raises(TimeoutError):
             client.call(metadata("t"), MetadataResponse, 9)
-
-
-# --- asyncio ---
-
-
-def test_concurrent_calls_get_their_own_responses(broker: Broker) -> None:
-    async def main() -> None:
-        async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
-            await client.negotiate()
-            names = [f"absent-{n}" for n in range(CALLS)]
-            found = await asyncio.gather(
-                *(client.call(metadata(name), MetadataResponse) for name in names)
-            )
-            assert [response.topics[0].name for response in found] == names
-
-    asyncio.run(main())
-
-
-def test_large_requests_wait_until_the_socket_accepts_them(broker: Broker) -> None:
-    async def main() -> None:
-        async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
-            data = batch(b"x" * 900_000)
-            responses = await asyncio.gather(
-                *(client.call(produce("t", bytes(data)), ProduceResponse, 9) for _ in range(20))
-            )
-            offsets = [r.responses[0].partition_responses[0].base_offset for r in responses]
-            assert sorted(offsets) == list(range(20))
-
-    asyncio.run(main())
-
-
-def test_a_cancelled_call_does_not_affect_the_others(broker: Broker) -> None:
-    async def main() -> None:
-        async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
-            long_poll = FetchRequest(
-                topics=fetch("t").topics, max_wait_ms=200, min_bytes=1, max_bytes=1 << 20
-            )
-            waiting = asyncio.create_task(client.call(long_poll, FetchResponse, 12))
-            behind = asyncio.create_task(client.call(metadata("t"), MetadataResponse, 9))
-            await asyncio.sleep(0)
-            waiting.cancel()
-            assert (await behind).topics[0].name == "t"
-            assert waiting.cancelled()
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    ("serve", "error"),
-    [(close_after_request, ConnectionClosed), (respond_to_another_request, InvalidResponse)],
-)
-def test_all_calls_end_with_the_connection(serve: Any, error: type[Exception]) -> None:
-    async def main() -> None:
-        with Peer(serve) as peer:
-            async with await AsyncClient.connect(*peer.address, timeout_s=TIMEOUT_S) as client:
-                calls = (client.call(metadata("t"), MetadataResponse, 9) for _ in range(5))
-                results = await asyncio.gather(*calls, return_exceptions=True)
-                assert {type(result) for result in results} == {error}
-                with pytest.raises(error):
-                    await client.call(metadata("t"), MetadataResponse, 9)
-
-    asyncio.run(main())
-
-
-def test_a_response_that_is_late_closes_the_connection() -> None:
-    async def main() -> None:
-        with Peer(silent) as peer:
-            async with await AsyncClient.connect(*peer.address, timeout_s=0.05) as client:
-                with pytest.raises(TimeoutError):
-                    await client.call(metadata("t"), MetadataResponse, 9)
-                with pytest.raises(TimeoutError):
-                    await client.call(metadata("t"), MetadataResponse, 9)
-
-    asyncio.run(main())
-
-
-def test_closing_ends_waiting_calls() -> None:
-    async def main() -> None:
-        with Peer(silent) as peer:
-            client = await AsyncClient.connect(*peer.address, timeout_s=TIMEOUT_S)
-            call = asyncio.create_task(client.call(metadata("t"), MetadataResponse, 9))
-            await asyncio.sleep(0)
-            await client.close()
-            with pytest.raises(ConnectionClosed):
-                await call
-
-    asyncio.run(main())
-
-
-def test_calls_without_response_or_version_are_refused(broker: Broker) -> None:
-    async def main() -> None:
-        async with await AsyncClient.connect(*address_of(broker), timeout_s=TIMEOUT_S) as client:
-            with pytest.raises(ValueError, match="acks=0"):
-                await client.call(ProduceRequest(None, 0, 1000, []), ProduceResponse, 9)
-            with pytest.raises(UnsupportedRequest):
-                await client.call(metadata("t"), MetadataResponse)
-
-    asyncio.run(main())

@@ -1,1 +1,1 @@
-"""Client side of the wire protocol: a sans-IO connection with a blocking and an asyncio shell."""
+"""Client side of the wire protocol: pure connections and channels, with shells that do I/O."""

@@ -73,7 +73,8 @@ class ClientConnection:
 
     Owned by its shell, which calls it from one thread or loop. After an `InvalidResponse` every
     call raises it again, because later bytes cannot be assigned to a request. After the end of the
-    stream only complete frames that had been received before are returned.
+    stream only complete frames that had been received before are returned. `versions` has the
+    broker's lowest and highest version of each API key, and is empty until `learn_versions`.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class ClientConnection:
         self._correlation_id = 0
         # Bytes of one read are kept as they came: most reads are exactly one response.
         self._received: bytes | bytearray = b""
-        self._versions: dict[int, tuple[int, int]] = {}
+        self.versions: dict[int, tuple[int, int]] = {}
         self._invalid: InvalidResponse | None = None
         self._ended = False
 
@@ -136,7 +137,7 @@ class ClientConnection:
 
     def version_of(self, request: type[Message]) -> int:
         """Return the highest version of a request that this client and the broker know."""
-        low, high = self._versions.get(request.API_KEY, (0, -1))
+        low, high = self.versions.get(request.API_KEY, (0, -1))
         version = min(high, request.MAX_VERSION)
         if version < max(low, request.MIN_VERSION):
             known = f"{request.MIN_VERSION} to {request.MAX_VERSION}"
@@ -146,7 +147,7 @@ class ClientConnection:
 
     def learn_versions(self, response: ApiVersionsResponse) -> None:
         """Choose versions by the broker's response to ApiVersions from now on."""
-        self._versions = {
+        self.versions = {
             each.api_key: (each.min_version, each.max_version) for each in response.api_keys
         }
 

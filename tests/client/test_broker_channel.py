@@ -1,0 +1,391 @@
+"""A channel on a network in memory that a test controls, and on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from odradek.client.broker_channel import BrokerChannel, ChannelEnvironment
+from odradek.client.channel_state import ChannelSettings
+from odradek.client.connection import ConnectionClosed, InvalidResponse, UnsupportedRequest
+from odradek.environment.clock import ManualClock, SystemClock
+from odradek.environment.timers import LoopTimers
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.envelope_request import EnvelopeRequest
+from odradek.protocol.messages.envelope_response import EnvelopeResponse
+from odradek.protocol.messages.fetch_request import FetchRequest
+from odradek.protocol.messages.fetch_response import FetchResponse
+from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
+from odradek.protocol.messages.heartbeat_response import HeartbeatResponse
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata_response import MetadataResponse
+from odradek.protocol.messages.produce_response import ProduceResponse
+from odradek.protocol.messages.sync_group_response import SyncGroupResponse
+from odradek.result_tasks import wait
+from odradek.results import Result
+from odradek.testing import Broker
+from testkit.requests import batch, fetch, produce
+from tests.client.peer_broker import PeerBroker, Received
+from tests.helpers.manual_timers import SteppedTimers
+
+SETTINGS = ChannelSettings(request_timeout_ms=1_000, setup_timeout_ms=500)
+
+
+class PeerTransport(asyncio.Transport):
+    """The transport of one connection, whose other end is a `PeerBroker`."""
+
+    def __init__(self, protocol: Any, peer: PeerBroker) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.peer = peer
+        self.requests: deque[Received] = deque()
+        self.aborted = False
+
+    def write(self, data: Any) -> None:
+        assert not self.aborted
+        self.requests += self.peer.receive(bytes(data))
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the channel, like a transport that reads them at once."""
+        view = memoryview(data)
+        while view:
+            room = self.protocol.get_buffer(-1)
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            view = view[count:]
+            self.protocol.buffer_updated(count)
+
+    def respond(self, response: Any = None) -> None:
+        request = self.requests.popleft()
+        self.send(self.peer.respond(request, response))
+
+    def lose(self) -> None:
+        self.protocol.connection_lost(None)
+
+
+class PeerNetwork:
+    """Opens connections to `PeerBroker`s. `errors` has the outcomes of the next attempts."""
+
+    def __init__(self) -> None:
+        self.connections: list[PeerTransport] = []
+        self.errors: deque[Exception | None] = deque()
+        self.hold: asyncio.Event | None = None
+
+    async def connect(
+        self, host: str, port: int, protocol_factory: Callable[[], Any]
+    ) -> tuple[Any, Any]:
+        if self.hold is not None:
+            await self.hold.wait()
+        error = self.errors.popleft() if self.errors else None
+        if error is not None:
+            raise error
+        protocol = protocol_factory()
+        transport = PeerTransport(protocol, PeerBroker({int(ApiKey.HEARTBEAT): (0, 4)}))
+        self.connections.append(transport)
+        protocol.connection_made(transport)
+        return transport, protocol
+
+
+class Fixture:
+    def __init__(self) -> None:
+        self.network = PeerNetwork()
+        self.timers = SteppedTimers(ManualClock())
+        environment = ChannelEnvironment(
+            self.network, self.timers._clock, self.timers, lambda low, high: (low + high) // 2
+        )
+        self.channel = BrokerChannel("peer", 9092, environment, settings=SETTINGS)
+
+    def send(self, number: int, **others: Any) -> Result[HeartbeatResponse]:
+        return self.channel.send(HeartbeatRequest("g", number, "m"), HeartbeatResponse, **others)
+
+    async def ready(self) -> PeerTransport:
+        """Return the connection when it has no request in flight and is ready."""
+        self.send(0)
+        await asyncio.sleep(0)
+        connection = self.network.connections[-1]
+        connection.respond()
+        connection.respond(HeartbeatResponse())
+        return connection
+
+
+def run(test: Callable[[Fixture], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(Fixture())
+
+    asyncio.run(main())
+
+
+def test_responses_complete_their_requests_in_order() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        results = [it.send(number) for number in (1, 2)]
+        connection.respond(HeartbeatResponse(1))
+        assert [result.done for result in results] == [True, False]
+        connection.respond(HeartbeatResponse(2))
+        assert [result.get().throttle_time_ms for result in results] == [1, 2]
+        assert it.timers.armed <= 1
+
+    run(test)
+
+
+def test_a_callback_sends_the_next_request_in_the_same_step() -> None:
+    """A follower appends in the callback and fetches again, without a task in between."""
+
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        seen = []
+
+        def next_request(result: Result[HeartbeatResponse]) -> None:
+            seen.append(result.get().throttle_time_ms)
+            it.send(len(seen)).on_done(next_request)
+
+        it.send(0).on_done(next_request)
+        for number in range(5):
+            assert len(connection.requests) == 1
+            connection.respond(HeartbeatResponse(number))
+        assert seen == [0, 1, 2, 3, 4]
+
+    run(test)
+
+
+def test_several_responses_in_one_read_complete_even_if_a_callback_closes_the_channel() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        first, second, third = (it.send(number) for number in range(3))
+        first.on_done(lambda _: it.channel.close())
+        data = b"".join(
+            connection.peer.respond(request, HeartbeatResponse())
+            for request in list(connection.requests)[:2]
+        )
+        connection.send(data)
+        assert first.get() == second.get() == HeartbeatResponse()
+        assert isinstance(third.error, ConnectionClosed)
+        assert connection.aborted
+
+    run(test)
+
+
+def test_a_callback_may_cancel_a_request_whose_response_is_in_the_same_read() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        first, second = it.send(1), it.send(2)
+        first.on_done(lambda _: second.cancel())
+        data = b"".join(
+            connection.peer.respond(request, HeartbeatResponse()) for request in connection.requests
+        )
+        connection.send(data)
+        assert first.done and not second.done
+
+    run(test)
+
+
+def test_a_malformed_response_costs_the_connection_and_the_next_request_a_new_one() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        result = it.send(1)
+        connection.send(b"\0\0\0\5\0\0\0\0\0")
+        assert isinstance(result.error, InvalidResponse)
+        assert connection.aborted
+        connection.lose()
+        connection.send(b"late bytes of the old connection")
+        again = it.send(2)
+        it.timers.advance(SETTINGS.backoff_ms)
+        await asyncio.sleep(0)
+        second = it.network.connections[1]
+        second.respond()
+        connection.protocol.resume_writing()
+        second.respond(HeartbeatResponse(2))
+        assert again.get().throttle_time_ms == 2
+
+    run(test)
+
+
+def test_endless_frames_without_a_request_cost_the_connection() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        connection.send(b"\0\0\0\4\0\0\0\1" * 20_000)
+        assert connection.aborted
+        assert it.channel.waiting == 0
+
+    run(test)
+
+
+def test_a_refused_connection_fails_the_requests_and_is_tried_again_for_new_ones() -> None:
+    async def test(it: Fixture) -> None:
+        it.network.errors += [ConnectionRefusedError("refused"), UnicodeError("host")]
+        for kind in (ConnectionRefusedError, UnicodeError):
+            result = it.send(1)
+            it.timers.advance(100)
+            await asyncio.sleep(0)
+            assert isinstance(result.error, kind)
+        last = it.send(3)
+        it.timers.advance(200)
+        await asyncio.sleep(0)
+        (connection,) = it.network.connections
+        connection.respond()
+        connection.respond(HeartbeatResponse(3))
+        assert last.get().throttle_time_ms == 3
+
+    run(test)
+
+
+def test_a_connection_that_opens_too_late_is_dropped() -> None:
+    async def test(it: Fixture) -> None:
+        it.network.hold = asyncio.Event()
+        result = it.send(1)
+        await asyncio.sleep(0)
+        it.timers.advance(SETTINGS.setup_timeout_ms)
+        assert isinstance(result.error, TimeoutError)
+        it.network.hold.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not it.network.connections
+
+    run(test)
+
+
+def test_a_response_that_does_not_arrive_in_time_costs_the_connection() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        result = it.send(1, timeout_ms=200)
+        it.timers.advance(199)
+        assert not result.done
+        it.timers.advance(1)
+        assert isinstance(result.error, TimeoutError)
+        assert connection.aborted
+
+    run(test)
+
+
+def test_a_paused_transport_stops_the_requests() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        connection.protocol.pause_writing()
+        it.send(1)
+        assert not connection.requests
+        connection.protocol.resume_writing()
+        assert len(connection.requests) == 1
+
+    run(test)
+
+
+def test_a_cancelled_request_in_the_queue_is_not_sent() -> None:
+    async def test(it: Fixture) -> None:
+        first, second = it.send(1), it.send(2)
+        first.cancel()
+        await asyncio.sleep(0)
+        (connection,) = it.network.connections
+        connection.respond()
+        assert [each.body for each in connection.requests] == [HeartbeatRequest("g", 2, "m")]
+        connection.respond(HeartbeatResponse(2))
+        assert second.done and not first.done
+
+    run(test)
+
+
+def test_the_wrong_response_class_is_an_error_of_the_caller() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        result = it.channel.send(HeartbeatRequest("g", 1, "m"), SyncGroupResponse)
+        connection.respond(HeartbeatResponse())
+        with pytest.raises(TypeError, match="HeartbeatResponse instead of SyncGroupResponse"):
+            result.get()
+
+    run(test)
+
+
+def test_a_closed_channel_leaves_no_timer_and_no_connection() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        it.send(1)
+        it.channel.close()
+        assert connection.aborted and it.timers.armed == 0
+        assert "closed" in repr(it.channel)
+        connection.lose()
+        assert isinstance(it.send(2).error, ConnectionClosed)
+
+    run(test)
+
+
+class LoopNetwork:
+    """The network of the event loop."""
+
+    async def connect(
+        self, host: str, port: int, protocol_factory: Callable[[], Any]
+    ) -> tuple[Any, Any]:
+        loop = asyncio.get_running_loop()
+        return await loop.create_connection(protocol_factory, host, port)
+
+
+def on_a_real_broker(test: Callable[[Broker, BrokerChannel, int], Awaitable[None]]) -> None:
+    """Run `test` with a broker, a channel to it, and the port of the broker."""
+
+    async def main(broker: Broker, port: int) -> None:
+        environment = ChannelEnvironment(
+            LoopNetwork(), SystemClock(), LoopTimers(), lambda low, high: low
+        )
+        channel = BrokerChannel("127.0.0.1", port, environment, client_id="peer")
+        await test(broker, channel, port)
+        channel.close()
+
+    with Broker() as broker:
+        broker.create_topic("t")
+        asyncio.run(main(broker, int(broker.bootstrap_servers.rpartition(":")[2])))
+
+
+def metadata(name: str) -> MetadataRequest:
+    return MetadataRequest([MetadataRequestTopic(name=name)], False)
+
+
+def test_many_requests_to_a_real_broker_get_their_own_responses_until_it_stops() -> None:
+    async def test(broker: Broker, channel: BrokerChannel, port: int) -> None:
+        names = [f"absent-{number}" for number in range(300)]
+        results = [channel.send(metadata(name), MetadataResponse) for name in names]
+        for name, result in zip(names, results, strict=True):
+            response = await wait(result)
+            assert [each.name for each in response.topics] == [name]
+            assert [each.port for each in response.brokers] == [port]
+        assert channel.versions(ApiKey.METADATA) == (0, 13)
+        assert channel.versions(ApiKey.ENVELOPE) is None
+        with pytest.raises(UnsupportedRequest):
+            await wait(channel.send(EnvelopeRequest(), EnvelopeResponse))
+        await asyncio.to_thread(broker.close)
+        with pytest.raises(OSError):
+            await wait(channel.send(metadata("t"), MetadataResponse))
+
+    on_a_real_broker(test)
+
+
+def test_large_requests_and_responses_pass_through_a_full_socket() -> None:
+    async def test(broker: Broker, channel: BrokerChannel, port: int) -> None:
+        data = bytes(batch(b"x" * 900_000))
+        results = [channel.send(produce("t", data), ProduceResponse, version=9) for _ in range(20)]
+        responses = [await wait(result) for result in results]
+        offsets = [each.responses[0].partition_responses[0].base_offset for each in responses]
+        assert offsets == list(range(20))
+        fetched = await wait(channel.send(fetch("t"), FetchResponse, version=12))
+        records = fetched.responses[0].partitions[0].records
+        assert records is not None and len(records) >= len(data)
+
+    on_a_real_broker(test)
+
+
+def test_a_cancelled_long_poll_does_not_affect_the_requests_behind_it() -> None:
+    async def test(broker: Broker, channel: BrokerChannel, port: int) -> None:
+        long_poll = FetchRequest(
+            topics=fetch("t").topics, max_wait_ms=200, min_bytes=1, max_bytes=1 << 20
+        )
+        waiting = channel.send(long_poll, FetchResponse, version=12)
+        behind = channel.send(metadata("t"), MetadataResponse)
+        waiting.cancel()
+        assert (await wait(behind)).topics[0].name == "t"
+        assert not waiting.done
+
+    on_a_real_broker(test)
