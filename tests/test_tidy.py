@@ -468,6 +468,9 @@ USED_ELSEWHERE = {
             "resume_writing",
         )
     ),
+    # awaits the controller of a cluster
+    "metadata.image.MetadataImage.is_eligible",
+    "metadata.znodes.decode_broker",
 }
 
 

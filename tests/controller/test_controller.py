@@ -16,7 +16,13 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
-from odradek.metadata.image import NO_LEADER, BrokerRegistration, Endpoint, MetadataImage
+from odradek.metadata.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    Endpoint,
+    MetadataImage,
+    TopicDeletion,
+)
 from odradek.metadata.internal_topics import internal_topic
 from odradek.metadata.store.interface import Create, MetadataStore, Operation, StoreFailure
 from odradek.metadata.store.memory import MemoryStore
@@ -214,7 +220,7 @@ def test_a_topic_created_again_is_another_topic(make_store: MakeStore) -> None:
             (second,) = await it.create(NewTopic("t"))
             assert second.image.topic_id != first.image.topic_id
             assert len(second.image.partitions) == 1
-            assert it.image.topic_configs[TopicName("t")] == {}
+            assert "t" not in it.image.topic_configs
 
     run(scenario())
 
@@ -225,10 +231,11 @@ def test_deletion_is_recorded_until_it_is_reported_as_finished(make_store: MakeS
             (created,) = await it.create(NewTopic("t"))
             topic_id = created.image.topic_id
             await it.controller.delete_topics([topic_id])
-            assert it.image.deletions == {topic_id: "t"}
+            deletion = TopicDeletion(TopicName("t"), (BrokerId(1),))
+            assert it.image.deletions == {topic_id: deletion}
         for _ in range(2):
             async with Run(make_store()) as it:
-                assert it.published[0][1].deletions == {topic_id: "t"}
+                assert it.published[0][1].deletions == {topic_id: deletion}
         async with Run(make_store()) as it:
             it.controller.deletions_finished([topic_id, Uuid(b"x" * 16)])
             await it.create(NewTopic("next"))
@@ -335,7 +342,7 @@ def test_topic_configs_are_altered_and_kept(make_store: MakeStore) -> None:
             await it.alter(ResourceType.TOPIC, "t", replaced, replace=True)
             assert it.image.topic_configs[TopicName("t")] == {"segment.ms": "9"}
             await it.alter(ResourceType.TOPIC, "t", replace=True)
-            assert it.image.topic_configs[TopicName("t")] == {}
+            assert "t" not in it.image.topic_configs
         async with Run(make_store()) as it:
             assert it.image.topic_configs == {}
 

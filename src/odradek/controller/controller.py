@@ -38,8 +38,10 @@ from odradek.metadata.image import (
     BrokerRegistration,
     MetadataImage,
     PartitionImage,
+    TopicDeletion,
     TopicImage,
 )
+from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quota_nodes import CLIENTS, USERS, load_quotas, quota_operations
 from odradek.metadata.quotas import Entity, QuotaAlteration, planning_alterations
 from odradek.metadata.store.interface import (
@@ -175,16 +177,17 @@ class Controller:
         return MetadataImage(
             cluster_id=kept,
             controller_id=broker.id,
-            brokers={broker.id: broker},
-            topics_by_name={topic.name: topic for topic in topics},
-            topics_by_id={topic.topic_id: topic for topic in topics},
-            topic_configs=await self._load_topic_configs(),
-            broker_configs=await self._load_broker_configs(),
-            features=await self._load_features(),
-            group_configs=await self._load_configs(znodes.GROUP_CONFIGS),
-            client_metrics=await self._load_configs(znodes.CLIENT_METRICS),
-            client_quotas=await load_quotas(self._store),
-            deletions=await self._load_deletions(),
+            controller_epoch=self._epoch,
+            brokers=PersistentMap({broker.id: broker}),
+            topics_by_name=PersistentMap({topic.name: topic for topic in topics}),
+            topics_by_id=PersistentMap({topic.topic_id: topic for topic in topics}),
+            topic_configs=PersistentMap(await self._load_topic_configs()),
+            broker_configs=PersistentMap(await self._load_broker_configs()),
+            features=PersistentMap(await self._load_features()),
+            group_configs=PersistentMap(await self._load_configs(znodes.GROUP_CONFIGS)),
+            client_metrics=PersistentMap(await self._load_configs(znodes.CLIENT_METRICS)),
+            client_quotas=PersistentMap(await load_quotas(self._store)),
+            deletions=PersistentMap(await self._load_deletions(broker.id)),
             offset=self.image.offset + 1,
         )
 
@@ -261,7 +264,7 @@ class Controller:
     @staticmethod
     def _load_partitions(
         broker_id: BrokerId,
-        replicas: Sequence[tuple[BrokerId, ...]],
+        replicas: Sequence[znodes.PartitionReplicas],
         states: Iterator[Node | None],
     ) -> tuple[PartitionImage, ...]:
         """Take one topic's partitions from the states of all topics."""
@@ -279,11 +282,11 @@ class Controller:
             for name, node in zip(names, nodes, strict=True)
         }
 
-    async def _load_deletions(self) -> dict[Uuid, TopicName]:
+    async def _load_deletions(self, broker_id: BrokerId) -> dict[Uuid, TopicDeletion]:
         ids = await self._store.children(znodes.DELETED_TOPICS)
         nodes = await self._store.get_many([f"{znodes.DELETED_TOPICS}/{each}" for each in ids])
         return dict(
-            znodes.decode_deleted_topic(each, _found(node).data)
+            znodes.decode_deletion(each, _found(node).data, broker_id)
             for each, node in zip(ids, nodes, strict=True)
         )
 

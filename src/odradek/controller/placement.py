@@ -118,7 +118,8 @@ def plan_partitions(image: MetadataImage, request: NewPartitions) -> TopicImage:
     check_change_count(request.count - present)
     replicas = _added_replicas(image, topic, request)
     added = tuple(new_partition(present + i, ids) for i, ids in enumerate(replicas))
-    return TopicImage(topic.name, topic.topic_id, topic.partitions + added)
+    changed = {partition.partition: partition for partition in added}
+    return TopicImage(topic.name, topic.topic_id, topic.partitions.with_changes(changed))
 
 
 def _added_replicas(

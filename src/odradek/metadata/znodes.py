@@ -7,19 +7,28 @@ The layout is the one of Kafka 2.3-3.x on ZooKeeper:
   the node is the partition epoch.
 * ``/config/topics/T`` and ``/config/brokers/N`` (or ``<default>``) have the altered configs.
 
-``/odradek/deleted_topics/ID`` is not Kafka's. It has the name of a deleted topic until all of its
-logs are removed.
+``/odradek/deleted_topics/ID`` is not Kafka's. It has the name of a deleted topic and the brokers
+that may still have logs of it, until all of them are removed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from odradek.ids import BrokerId, TopicName, Uuid, uuid_from_string, uuid_to_string
-from odradek.metadata.image import BrokerRegistration, PartitionImage, TopicImage
+from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid, uuid_from_string, uuid_to_string
+from odradek.metadata.image import (
+    BrokerRegistration,
+    Endpoint,
+    LeaderRecoveryState,
+    PartitionImage,
+    SecurityProtocol,
+    TopicDeletion,
+    TopicImage,
+    deletion_of,
+)
 from odradek.metadata.store.interface import Create, Delete, Node, Operation
 
 CLUSTER_ID = "/cluster/id"
@@ -104,41 +113,83 @@ def encode_topic(topic: TopicImage) -> bytes:
             "version": 3,
             "topic_id": uuid_to_string(topic.topic_id),
             "partitions": {str(p.partition): list(p.replicas) for p in topic.partitions},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "adding_replicas": {
+                str(p.partition): list(p.adding_replicas)
+                for p in topic.partitions
+                if p.adding_replicas
+            },
+            "removing_replicas": {
+                str(p.partition): list(p.removing_replicas)
+                for p in topic.partitions
+                if p.removing_replicas
+            },
         }
     )
 
 
 def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
-    return encode(
-        {
-            "version": 1,
-            "leader": partition.leader,
-            "leader_epoch": partition.leader_epoch,
-            "controller_epoch": controller_epoch,
-            "isr": list(partition.isr),
-        }
-    )
+    """Encode Kafka's state of a partition. Three keys are not Kafka's: the ELR and directories.
+
+    Keys beyond Kafka 2.3's are written only when they have a value.
+    """
+    value: dict[str, Any] = {
+        "version": 1,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "controller_epoch": controller_epoch,
+        "isr": list(partition.isr),
+    }
+    if partition.leader_recovery_state:
+        value["leader_recovery_state"] = int(partition.leader_recovery_state)
+    if partition.elr:
+        value["elr"] = list(partition.elr)
+    if partition.last_known_elr:
+        value["last_known_elr"] = list(partition.last_known_elr)
+    if partition.directories:
+        value["directories"] = [uuid_to_string(each) for each in partition.directories]
+    return encode(value)
 
 
-def decode_topic_header(data: bytes) -> tuple[Uuid, list[tuple[BrokerId, ...]]]:
+class PartitionReplicas(NamedTuple):
+    """The part of a partition that is in the node of its topic."""
+
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+
+def decode_topic_header(data: bytes) -> tuple[Uuid, list[PartitionReplicas]]:
     """Return a topic's id and the replicas of its partitions, in the order of their numbers."""
     value = decode(data)
     partitions = value["partitions"]
-    replicas = [tuple(partitions[str(number)]) for number in range(len(partitions))]
+    adding = value.get("adding_replicas", {})
+    removing = value.get("removing_replicas", {})
+    replicas = [
+        PartitionReplicas(
+            tuple(partitions[number]),
+            tuple(adding.get(number, ())),
+            tuple(removing.get(number, ())),
+        )
+        for number in map(str, range(len(partitions)))
+    ]
     return uuid_from_string(value["topic_id"]), replicas
 
 
-def decode_partition(number: int, replicas: tuple[BrokerId, ...], node: Node) -> PartitionImage:
+def decode_partition(number: int, replicas: PartitionReplicas, node: Node) -> PartitionImage:
     value = decode(node.data)
     return PartitionImage(
         partition=number,
         leader=BrokerId(value["leader"]),
         leader_epoch=value["leader_epoch"],
         partition_epoch=node.version,
-        replicas=replicas,
+        replicas=replicas.replicas,
         isr=tuple(value["isr"]),
+        adding_replicas=replicas.adding,
+        removing_replicas=replicas.removing,
+        elr=tuple(value.get("elr", ())),
+        last_known_elr=tuple(value.get("last_known_elr", ())),
+        leader_recovery_state=LeaderRecoveryState(value.get("leader_recovery_state", 0)),
+        directories=tuple(uuid_from_string(each) for each in value.get("directories", ())),
     )
 
 
@@ -173,6 +224,11 @@ def encode_producer_id_block(broker: int, first: int, last: int) -> bytes:
 
 
 def encode_broker(broker: BrokerRegistration, time_ms: int) -> bytes:
+    """Encode Kafka's ``BrokerIdZNode``, version 5, with three keys that are not Kafka's.
+
+    ``incarnation_id``, ``directories`` and ``boot_id`` are left out when they are not known. The
+    broker epoch is not in the node. It is the czxid of the node.
+    """
     value: dict[str, Any] = {
         "version": 5,
         "host": broker.host,
@@ -180,12 +236,61 @@ def encode_broker(broker: BrokerRegistration, time_ms: int) -> bytes:
         "jmx_port": -1,
         "timestamp": str(time_ms),
         "endpoints": [f"{e.listener}://{e.host}:{e.port}" for e in broker.listeners],
-        "listener_security_protocol_map": {e.listener: "PLAINTEXT" for e in broker.listeners},
-        "features": {},
+        "listener_security_protocol_map": {
+            e.listener: e.security_protocol.name for e in broker.listeners
+        },
+        "features": {
+            name: {"min_version": low, "max_version": high}
+            for name, (low, high) in broker.features.items()
+        },
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
+    if broker.incarnation_id != ZERO_UUID:
+        value["incarnation_id"] = uuid_to_string(broker.incarnation_id)
+    if broker.directories:
+        value["directories"] = [uuid_to_string(each) for each in broker.directories]
+    if broker.boot_id:
+        value["boot_id"] = broker.boot_id
     return encode(value)
+
+
+def decode_broker(broker_id: BrokerId, data: bytes, epoch: int) -> BrokerRegistration:
+    """Decode the node of a broker. `epoch` is the czxid of the node.
+
+    Raises:
+        ValueError: The node is not JSON of this form.
+    """
+    try:
+        value = decode(data)
+        protocols = value["listener_security_protocol_map"]
+        return BrokerRegistration(
+            id=broker_id,
+            host=value["host"],
+            port=value["port"],
+            rack=value.get("rack"),
+            listeners=tuple(_decode_endpoint(text, protocols) for text in value["endpoints"]),
+            epoch=epoch,
+            incarnation_id=_decode_uuid(value.get("incarnation_id")),
+            features={
+                name: (each["min_version"], each["max_version"])
+                for name, each in value.get("features", {}).items()
+            },
+            directories=tuple(uuid_from_string(each) for each in value.get("directories", ())),
+            boot_id=value.get("boot_id", ""),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"the node of broker {broker_id} is not valid: {error!r}") from error
+
+
+def _decode_uuid(text: str | None) -> Uuid:
+    return ZERO_UUID if text is None else uuid_from_string(text)
+
+
+def _decode_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return Endpoint(listener, host, int(port), SecurityProtocol[protocols[listener]])
 
 
 def partition_operations(
@@ -214,9 +319,19 @@ def create_topic_operations(
     return operations
 
 
-def decode_deleted_topic(path_name: str, data: bytes) -> tuple[Uuid, TopicName]:
-    """Return the id and the name of a topic whose deletion is recorded."""
-    return uuid_from_string(path_name), TopicName(decode(data)["topic"])
+def encode_deletion(deletion: TopicDeletion) -> bytes:
+    return encode({"version": 2, "topic": deletion.name, "brokers": list(deletion.brokers)})
+
+
+def decode_deletion(path_name: str, data: bytes, broker: BrokerId) -> tuple[Uuid, TopicDeletion]:
+    """Return the id and the deletion of a topic whose deletion is recorded.
+
+    Version 1 of the node was written by a cluster of one broker and does not name it. That broker
+    is `broker`.
+    """
+    value = decode(data)
+    deletion = TopicDeletion(TopicName(value["topic"]), tuple(value.get("brokers", (broker,))))
+    return uuid_from_string(path_name), deletion
 
 
 def delete_topic_operations(topic: TopicImage, has_configs: bool) -> list[Operation]:
@@ -229,6 +344,6 @@ def delete_topic_operations(topic: TopicImage, has_configs: bool) -> list[Operat
     operations += [Delete(f"{path}/partitions"), Delete(path)]
     if has_configs:
         operations.append(Delete(topic_config_path(topic.name)))
-    record = encode({"version": 1, "topic": topic.name})
+    record = encode_deletion(deletion_of(topic))
     operations.append(Create(deleted_topic_path(topic.topic_id), record))
     return operations

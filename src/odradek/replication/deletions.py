@@ -114,7 +114,7 @@ class TopicDeletions:
         recorded = image.deletions
         if not recorded:
             return
-        names = frozenset(recorded.values())
+        names = frozenset(deletion.name for deletion in recorded.values())
         deleted: list[TopicPartition] = []
         for log in self._log_manager.all_logs():
             key = log.topic_partition

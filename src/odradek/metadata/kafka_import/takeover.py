@@ -30,6 +30,7 @@ from odradek.metadata.kafka_import.metadata_replay import (
     ImportedTopic,
     replay,
 )
+from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quota_nodes import quota_operations
 from odradek.metadata.quotas import QuotaAlteration, Quotas, plan_alterations
 from odradek.metadata.store.interface import Create, Operation
@@ -124,10 +125,10 @@ def _take_over(
     image = MetadataImage(
         cluster_id=cluster_id,
         controller_id=node,
-        topics_by_name={topic.name: topic for topic in topics},
-        topics_by_id={topic.topic_id: topic for topic in topics},
-        features=_features(found.features),
-        client_quotas=_quotas(found),
+        topics_by_name=PersistentMap({topic.name: topic for topic in topics}),
+        topics_by_id=PersistentMap({topic.topic_id: topic for topic in topics}),
+        features=PersistentMap(_features(found.features)),
+        client_quotas=PersistentMap(_quotas(found)),
     )
     image = _with_configs(image, config, found)
     used = _highest_producer_id(logs)

@@ -104,7 +104,7 @@ def _commit(
     for topic in topics:
         name = topic.name
         found = known.get(TopicName(name))
-        count = 0 if found is None else len(found.partitions)
+        count = 0 if found is None else found.partition_count
         partitions = []
         for partition in topic.partitions:
             index = partition.partition_index
