@@ -49,6 +49,7 @@ class LogFlusher:
         self._rolled: list[LogSegment] = []
         self._lock = threading.Lock()
         self._directory_synced = False
+        self._epochs_synced = True
         self._closed = False
         self._all_synced = False
 
@@ -62,6 +63,15 @@ class LogFlusher:
 
     def file_created(self) -> None:
         """Have the next flush sync the directory, because it has a new file."""
+        self._directory_synced = False
+
+    def epochs_written(self) -> None:
+        """Have the next flush sync ``leader-epoch-checkpoint``, which was replaced.
+
+        Called before a batch of the new epoch is appended, so that the recovery point does not pass
+        that batch before the epoch is on the disk.
+        """
+        self._epochs_synced = False
         self._directory_synced = False
 
     def segment_rolled(self, segment: LogSegment) -> None:
@@ -82,7 +92,7 @@ class LogFlusher:
             KafkaError: KAFKA_STORAGE_ERROR, because the fsync failed or the directory is offline.
         """
         with self._lock:
-            if offset <= self.recovery_point and not self._rolled:
+            if offset <= self.recovery_point and not self._rolled and self._epochs_synced:
                 return
             if self._log_dir.offline or self._closed:
                 raise self._log_dir.error()
@@ -158,7 +168,8 @@ class LogFlusher:
             if next_base is not None:
                 sync_producer_files(files, self._directory, next_base)
         if not self._directory_synced:
-            self._directory_synced = True  # first: files created from now on are not covered
+            # First, because files that are created from now on are not covered.
+            self._directory_synced = self._epochs_synced = True
             for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
                 self._sync_file(f"{self._directory}/{name}")
             files.fsync_dir(self._directory)

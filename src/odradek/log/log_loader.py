@@ -27,7 +27,7 @@ from odradek.log.segments.log_segment import (
 from odradek.log.segments.offset_index import CorruptIndex
 from odradek.log.segments.transaction_index import TXN_INDEX_SUFFIX
 from odradek.log.state import checkpoints
-from odradek.log.state.leader_epochs import LeaderEpochFileCache
+from odradek.log.state.leader_epochs import LeaderEpochFileCache, RecoveredLeaderEpochs
 from odradek.log.state.producer_files import (
     delete_producer_files,
     delete_stray_producer_files,
@@ -121,12 +121,12 @@ class LogLoader:
         self._segments = self._list_segments(names)
         first_base = self._segments[0].base_offset if self._segments else 0
         log_start_offset = max(options.log_start_offset, first_base)
-        epochs = self._load_epochs(names, log_start_offset)
+        found = RecoveredLeaderEpochs(self._read_epochs(names, log_start_offset), log_start_offset)
         recovered_from = None
         if options.clean:
             self._remove_strays()
         else:
-            recovered_from = self._recover(epochs)
+            recovered_from = self._recover(found)
         damaged_from = self._damaged_txn_indexes()
         recovered_from = recovered_from if damaged_from is None else damaged_from
         if not self._segments:
@@ -136,11 +136,13 @@ class LogLoader:
         if log_start_offset > log_end_offset:
             self._restart_at(log_start_offset)
             log_end_offset, recovered_from = log_start_offset, None
-        epochs.truncate_from_end(log_end_offset + 1)
+        epochs = found.cache if found.agree else self._rebuild_epochs()
+        must_write_epochs = epochs.dirty
+        epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
         durable = options.clean and options.synced
         recovery_point = log_end_offset if durable else min(options.recovery_point, log_end_offset)
-        return UnifiedLog(
+        log = UnifiedLog(
             self._topic_partition,
             directory,
             self._log_dir,
@@ -156,6 +158,9 @@ class LogLoader:
             producers=self._load_producers(names, log_end_offset, recovered_from),
             jitter_ms=options.jitter_ms,
         )
+        if must_write_epochs:
+            log.write_leader_epochs()
+        return log
 
     def _restart_at(self, log_start_offset: int) -> None:
         """Start an empty log at `log_start_offset`, because all records are below it.
@@ -265,27 +270,31 @@ class LogLoader:
 
     # -- leader epochs and producers ---------------------------------------------------------------
 
-    def _load_epochs(self, names: list[str], log_start_offset: int) -> LeaderEpochFileCache:
-        """Return the leader epochs of the checkpoint, or of all batches if it is invalid.
+    def _read_epochs(self, names: list[str], log_start_offset: int) -> LeaderEpochFileCache | None:
+        """Return the leader epochs of the checkpoint, or None if it is invalid.
 
         The checkpoint is invalid if it is torn, or if it begins above the start of the log. In the
         second case a raised log start offset was lost in the crash, but the epochs of the lower
-        offsets were already removed.
+        offsets were already removed. It may only be missing while the log has no batch.
         """
         if checkpoints.LEADER_EPOCH_FILE not in names:
-            return LeaderEpochFileCache()
+            return None
         path = f"{self._directory}/{checkpoints.LEADER_EPOCH_FILE}"
         try:
             epochs = LeaderEpochFileCache(checkpoints.read_epochs(self._files, path))
-            if epochs.starts and epochs.starts[0] <= log_start_offset:
-                return epochs
         except checkpoints.CorruptCheckpoint as error:
             _logger.warning("reading all leader epochs from the log: %s", error)
+            return None
+        return epochs if epochs.starts and epochs.starts[0] <= log_start_offset else None
+
+    def _rebuild_epochs(self) -> LeaderEpochFileCache:
+        """Return the leader epochs of all batches."""
         epochs = LeaderEpochFileCache()
         for segment in self._segments:
             for _, header in segment.headers(0):
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
-        epochs.mark_changed()
+        if self._segments and any(segment.size for segment in self._segments):
+            epochs.mark_changed()
         return epochs
 
     def _load_producers(
@@ -303,8 +312,11 @@ class LogLoader:
 
     # -- recovery ----------------------------------------------------------------------------------
 
-    def _recover(self, epochs: LeaderEpochFileCache) -> int | None:
+    def _recover(self, epochs: RecoveredLeaderEpochs) -> int | None:
         """Check the segments from the recovery point on, and truncate the log at the first fault.
+
+        The epochs are compared with the last batch before these segments. All epochs up to that
+        batch must be in the file, so a file that lacks one of them lacks the epoch of that batch.
 
         Returns:
             The first offset that was checked. The transaction indexes are empty from there on.
@@ -317,6 +329,9 @@ class LogLoader:
         bases = [segment.base_offset for segment in segments]
         at = max(bisect_right(bases, options.recovery_point) - 1, 0)
         recovered_from = bases[at] if bases else None
+        last_before = segments[at - 1].last_batch() if at else None
+        if last_before is not None:
+            epochs.check(last_before)
         while at < len(segments):
             segment = segments[at]
             cut, next_offset = self._recover_segment(segment, epochs)
@@ -338,7 +353,7 @@ class LogLoader:
         return recovered_from
 
     def _recover_segment(
-        self, segment: LogSegment, epochs: LeaderEpochFileCache
+        self, segment: LogSegment, epochs: RecoveredLeaderEpochs
     ) -> tuple[int, int]:
         """Read every batch, build the indexes, and truncate after the last valid batch.
 
@@ -352,8 +367,7 @@ class LogLoader:
         good, next_offset = 0, segment.base_offset
         for position, header in good_batches(segment, self._files):
             built.add(header, position)
-            if header.partition_leader_epoch > epochs.latest:
-                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            epochs.add(header)
             good, next_offset = position + header.size_bytes, header.last_offset + 1
         cut = segment.size - good
         segment.recover_to(good, built)

@@ -50,6 +50,9 @@ COLD_READ_BYTES = 1_048_576
 POSITION_HINTS_MAX = 64
 """Maximum number of remembered (offset, position) pairs of consumers at the end of the log."""
 
+UNWRITTEN_EPOCH = -2
+"""Not the epoch of any batch: the next append writes ``leader-epoch-checkpoint`` first."""
+
 _pack_leader_fields = LEADER_FIELDS.pack_into
 _logger = logging.getLogger(__name__)
 
@@ -143,7 +146,9 @@ class UnifiedLog:
         )
         self.closed = False
         self.jitter_ms = jitter_ms
-        self._written_epoch = epochs.latest
+        # The epoch whose first batch needs no write of the file. Entries that loading has removed
+        # may still be in the file.
+        self._written_epoch = UNWRITTEN_EPOCH if epochs.dirty else epochs.latest
         self.on_disk = on_disk
         self._hints: dict[int, int] = {}
         self.truncations = 0
@@ -388,9 +393,23 @@ class UnifiedLog:
             self._write_epochs(sync=False)
         self._written_epoch = leader_epoch
 
+    def write_leader_epochs(self) -> None:
+        """Write the epochs that the loader found in batches and not in the file.
+
+        The next flush syncs the file, before the recovery point passes the first batches of these
+        epochs.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        self._write_epochs(sync=False)
+        self._written_epoch = self.epochs.latest
+
     def _write_epochs(self, *, sync: bool) -> None:
         is_new = self.log_end_offset == 0 and not sync
         self.epochs.write(self.log_dir.files, self.directory, sync=sync, new=is_new)
+        if not sync:
+            self.flusher.epochs_written()
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Write ``partition.metadata`` for a log that was opened without one."""

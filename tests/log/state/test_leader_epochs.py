@@ -58,4 +58,16 @@ def test_a_contradicting_epoch_replaces_the_others() -> None:
     assert epochs.assign(6, 5)
     assert epochs.entries() == [(1, 0), (6, 5)]
     assert not epochs.assign(6, 9)
+    assert epochs.assign(6, 4), "as in Kafka, a lower start offset moves the start of the epoch"
+    assert epochs.entries() == [(1, 0), (6, 4)]
     assert not epochs.assign(-1, 9)
+
+
+def test_empty_later_epoch_does_not_move_the_start_of_the_epoch_before_it() -> None:
+    """A leader of epoch 1 had no record and follows the leader of epoch 2, which still has records
+    of epoch 0.
+    """
+    epochs = LeaderEpochFileCache([(0, 0), (1, 5)])
+    assert epochs.assign(0, 5)
+    assert epochs.entries() == [(0, 0)]
+    assert epochs.end_offset_for(0, 8) == (0, 8)

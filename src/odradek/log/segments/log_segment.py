@@ -686,11 +686,16 @@ class LogSegment:
 
     def next_offset(self) -> int:
         """Return the offset after the last batch, or the base offset if there is no batch."""
+        last = self.last_batch()
+        return self.base_offset if last is None else last.last_offset + 1
+
+    def last_batch(self) -> BatchHeader | None:
+        """Return the header of the last batch, or None if there is no batch."""
         index, _ = self.indexes()
-        last_offset = self.base_offset - 1
+        last = None
         for _, header in self.headers(index.positions[-1] if len(index) else 0):
-            last_offset = header.last_offset
-        return last_offset + 1
+            last = header
+        return last
 
     # -- cutting and removing ----------------------------------------------------------------------
 

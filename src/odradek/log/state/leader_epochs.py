@@ -1,9 +1,12 @@
 """The start offsets of the leader epochs of a log (KIP-101).
 
 They are kept in ``leader-epoch-checkpoint`` (format in `checkpoints`). Epochs and offsets are
-strictly increasing. The file is written when an epoch begins, and synced with the log. After a
-crash, recovery adds the epochs of the batches that it reads again. An unreadable file is rebuilt
-from all batches.
+strictly increasing. The file is written before the first batch of an epoch, and synced before the
+recovery point passes that batch.
+
+State after a crash: the file may lack epochs that begin above the recovery point, may have epochs
+without a record, and may be torn. `RecoveredLeaderEpochs` compares it with the batches that
+recovery reads. A file that is unreadable, or that contradicts a batch, is rebuilt from all batches.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from bisect import bisect_right
 
 from odradek.environment.files import Files
 from odradek.log.state import checkpoints
+from odradek.records.batch import BatchHeader
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_EPOCH_OFFSET = -1
@@ -53,14 +57,20 @@ class LeaderEpochFileCache:
 
         Contradicting entries (a later epoch, or one with a start at or above the offset) are
         removed, as in ``LeaderEpochFileCache.assign``. A negative epoch is ignored.
+
+        Unlike in Kafka, an epoch with records keeps its start when a later epoch without records is
+        removed. With epochs 0 from 0 and 1 from 5, a batch of epoch 0 at offset 5 leaves epoch 0
+        from 0. Kafka moves its start to 5.
         """
-        if epoch < 0 or (self.epochs and epoch == self.epochs[-1]):
+        epochs, starts = self.epochs, self.starts
+        if epoch < 0 or (epochs and epoch == epochs[-1] and start_offset >= starts[-1]):
             return False
-        while self.epochs and (self.epochs[-1] >= epoch or self.starts[-1] >= start_offset):
-            self.epochs.pop()
-            self.starts.pop()
-        self.epochs.append(epoch)
-        self.starts.append(start_offset)
+        while epochs and (epochs[-1] > epoch or starts[-1] >= start_offset):
+            epochs.pop()
+            starts.pop()
+        if not epochs or epochs[-1] != epoch:
+            epochs.append(epoch)
+            starts.append(start_offset)
         self.dirty = True
         return True
 
@@ -105,3 +115,31 @@ class LeaderEpochFileCache:
         del self.epochs[: at - 1], self.starts[: at - 1]
         self.starts[0] = start_offset
         self.dirty = True
+
+
+class RecoveredLeaderEpochs:
+    """The epochs of a log while recovery reads its batches.
+
+    Attributes:
+        cache: The entries of the file, and those of recovered batches.
+        agree: False if the file was invalid, or contradicts a batch. Then the entries must be
+            rebuilt from all batches.
+    """
+
+    def __init__(self, cache: LeaderEpochFileCache | None, log_start_offset: int) -> None:
+        self.cache = cache or LeaderEpochFileCache()
+        self.agree = cache is not None
+        self._log_start_offset = log_start_offset
+
+    def check(self, header: BatchHeader) -> None:
+        """Compare the file with a batch below the recovery point, whose epoch it must have."""
+        epoch = header.partition_leader_epoch
+        if epoch >= 0 and header.last_offset >= self._log_start_offset:
+            self.agree &= self.cache.epoch_for(header.last_offset) == epoch
+
+    def add(self, header: BatchHeader) -> None:
+        """Add the epoch of a recovered batch. It may be later than all epochs of the file."""
+        if header.partition_leader_epoch > self.cache.latest:
+            self.cache.assign(header.partition_leader_epoch, header.base_offset)
+        else:
+            self.check(header)
