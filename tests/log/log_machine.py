@@ -285,6 +285,10 @@ class LogMachine(RuleBasedStateMachine):
         assert end in {self.first_base, *(b.end for b in self.batches)}, "half a batch is left"
         self.lose_from(end)
         self.forget_deleted()
+        self.adopt_transactions_of_lost_batches()
+
+    def adopt_transactions_of_lost_batches(self) -> None:
+        """Accept the state of transactions whose first segment was lost before it was flushed."""
 
     def adopt_sequences_of_deleted_batches(self) -> None:
         """Accept that the log may know the producers of deleted batches while the segment exists.

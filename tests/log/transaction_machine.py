@@ -84,6 +84,20 @@ class TransactionMachine(LogMachine):
         else:
             assert self.log.log_end_offset == self.end, "a late batch was appended"
 
+    def adopt_transactions_of_lost_batches(self) -> None:
+        """The state is that of the last producer snapshot, which may be lost, too."""
+        known = self.log.producers.ongoing
+        lost = {
+            producer_id
+            for producer_id, first in self.open_transactions().items()
+            if first < self.log.segments.bases[0] and first not in known
+        }
+        self.batches = [
+            batch
+            for batch in self.batches
+            if batch.producer_id not in lost or batch.base_offset >= self.log_start
+        ]
+
     def open_transactions(self) -> dict[int, int]:
         """Producer id -> first offset."""
         found: dict[int, int] = {}
