@@ -50,7 +50,15 @@ PATTERNS = {
 
 _LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 _LOGGERS = {"logger", "_logger", "log", "_log"}
-_HELP_CALLS = {"Option", "Argument", "add_argument", "add_parser", "ArgumentParser", "Typer"}
+_HELP_CALLS = {
+    "Option",
+    "Argument",
+    "add_argument",
+    "add_parser",
+    "add_typer",
+    "ArgumentParser",
+    "Typer",
+}
 _HELP_KEYWORDS = {"help", "epilog", "description", "short_help"}
 _LIST_ITEM = re.compile(r"(?:[-*]|\d+\.)\s+")
 # A string, so that a URL in it is no comment; a block; a run of comment lines.
@@ -61,6 +69,7 @@ _C_COMMENT = re.compile(
 )
 _C_MARGIN = re.compile(r"^[ \t]*(?://+|/\*+|\*/|\*)?|\*/$", re.MULTILINE)
 _C_CODE = re.compile(r"^(?:\t| {3}).*$", re.MULTILINE)
+# Exceptions that are made before they are raised. A call that is raised counts whatever its name.
 _EXCEPTION = re.compile(r"(?:Error|Exception|Exit|Malformed\w*|Refused|CloseConnection|Abandoned)$")
 
 
@@ -151,23 +160,24 @@ def _kinds(sentence: str) -> Iterator[str]:
 
 def _of_python(source: str) -> Iterator[tuple[int, str]]:
     tree = ast.parse(source)
+    raised = {id(node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             if isinstance(node.value.value, str):  # docstrings, those of attributes included
                 yield node.lineno, node.value.value
         elif isinstance(node, ast.Call):
-            yield from _of_call(node)
+            yield from _of_call(node, is_raised=id(node) in raised)
     yield from _comments(source)
 
 
-def _of_call(call: ast.Call) -> Iterator[tuple[int, str]]:
+def _of_call(call: ast.Call, *, is_raised: bool) -> Iterator[tuple[int, str]]:
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     arguments: list[ast.expr] = []
     if name in _LOG_METHODS and isinstance(function, ast.Attribute):
         if getattr(function.value, "id", getattr(function.value, "attr", "")) in _LOGGERS:
             arguments = call.args
-    elif _EXCEPTION.search(name):
+    elif is_raised or _EXCEPTION.search(name):
         arguments = call.args
     elif name in _HELP_CALLS:
         arguments = [each.value for each in call.keywords if each.arg in _HELP_KEYWORDS]

@@ -41,6 +41,8 @@ def test_the_project_stays_below_the_limits_of_findings() -> None:
         'logger.warning("{}", x)\n',
         'raise ValueError("{}")\n',
         'raise KafkaError(code, f"{} {{x}}")\n',
+        'raise UnreadableMetadata("{}") from error\n',
+        'app.add_typer(topic, help="{}")\n',
         'typer.Option(help="{}")\n',
         'parser.add_argument("--x", help="{}")\n',
     ],
