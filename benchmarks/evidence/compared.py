@@ -298,15 +298,12 @@ class IdempotentRows(PairedRows):
 
 
 def of_plain(record: Record, load: str, metric: str) -> float:
-    """Return the change of the ratio to Kafka with idempotent producers.
+    """Return the ratio to Kafka with idempotent producers, divided by the ratio without.
 
-    The median over the pairs of the quotient of the two ratios of a pair. The quantiles of all
-    pairs together have one ratio each.
+    Both ratios are those of the table: the medians of the paired ratios.
     """
     rows = f"{IDEMPOTENT_ROW}{load}", f"{PLAIN}{load}"
-    if paired.is_pooled(record, rows[0], metric):
-        return paired.quotient(*(paired.ratio(record, row, metric) for row in rows))
-    return statistics.median(quotients(record, load, metric))
+    return paired.quotient(*(paired.ratio(record, row, metric) for row in rows))
 
 
 def quotients(record: Record, load: str, metric: str) -> list[float]:
@@ -317,14 +314,19 @@ def quotients(record: Record, load: str, metric: str) -> list[float]:
 
 
 def of_plain_verdict(record: Record, row: str, metric: str) -> str:
-    """The last cell of a row. Every row with idempotent producers is judged."""
+    """The last cell of a row. Every row with idempotent producers is judged.
+
+    The quotients of the pairs are shown beside the judged quotient. The two can differ.
+    """
     if not row.startswith(IDEMPOTENT_ROW):
         return ""
     load = row.removeprefix(IDEMPOTENT_ROW)
     found = of_plain(record, load, metric)
     text = f"{show(found)} of the plain one"
     if not paired.is_pooled(record, row, metric):
-        text += f" (quartiles {paired.show_quartiles(quotients(record, load, metric))})"
+        of_pairs = quotients(record, load, metric)
+        middle = show(statistics.median(of_pairs))
+        text += f" (by pair: {middle}, quartiles {paired.show_quartiles(of_pairs)})"
     if metric not in OF_PLAIN:
         return text
     # A quantile is compared with the plain one of Odradek, in which Kafka's does not occur.

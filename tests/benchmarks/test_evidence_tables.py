@@ -171,12 +171,15 @@ def rates(ours: float, theirs: float) -> Values:
             (("odradek", ours), ("kafka", theirs))}  # fmt: skip
 
 
-def test_idempotence_is_judged_by_the_median_of_the_quotients_of_each_pair() -> None:
+def test_idempotence_is_judged_by_the_two_ratios_of_the_table() -> None:
     record = idempotent(
-        [rates(2, 1), rates(9, 3), rates(4, 4)], [rates(3, 2), rates(3, 2), rates(3, 2)]
+        [rates(2, 1), rates(9, 3), rates(5, 5)], [rates(3, 2), rates(5, 2), rates(3, 2)]
     )
-    # The quotients of the pairs are 0.75, 0.5 and 1.5.
+    # The median ratios are 2 and 1.5. The quotients of the pairs are 0.75, 0.83 and 1.5.
     assert compared.of_plain(record, "large_batches", "rate") == 0.75
+    text = compared.of_plain_verdict(record, "idempotent.large_batches", "rate")
+    assert text.startswith("0.75 of the plain one (by pair: 0.833, quartiles ")
+    assert text.endswith(">= 0.9: **missed**")
 
 
 def test_a_peer_that_grows_faster_while_it_is_measured_does_not_make_idempotence_look_worse() -> (
