@@ -24,7 +24,13 @@ from odradek.metadata.image import (
     TopicDeletion,
 )
 from odradek.metadata.internal_topics import internal_topic
-from odradek.metadata.store.interface import Create, MetadataStore, Operation, StoreFailure
+from odradek.metadata.store.interface import (
+    Create,
+    MetadataStore,
+    Operation,
+    Performed,
+    StoreFailure,
+)
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.store.sqlite import SqliteStore
 from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
@@ -107,9 +113,9 @@ class CountedWrites(MemoryStore):
         super().__init__()
         self.writes: list[list[Operation]] = []
 
-    async def multi(self, operations: Sequence[Operation]) -> None:
+    async def perform(self, operations: Sequence[Operation]) -> list[Performed]:
         self.writes.append(list(operations))
-        await super().multi(operations)
+        return await super().perform(operations)
 
 
 def test_first_start_creates_all_parent_nodes_in_one_write_and_a_restart_creates_none() -> None:

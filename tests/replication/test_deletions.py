@@ -21,7 +21,7 @@ from odradek.log.directories.log_manager import LogManager, parse_directory_name
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata import znodes
 from odradek.metadata.image import BrokerRegistration, Endpoint
-from odradek.metadata.store.interface import Operation
+from odradek.metadata.store.interface import Operation, Performed
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import CreatedTopic, NewTopic
 from odradek.replication.replica_manager import ReplicaManager
@@ -99,10 +99,11 @@ class CrashingStore(MemoryStore):
         super().__init__()
         self._point = point
 
-    async def multi(self, operations: Sequence[Operation]) -> None:
+    async def perform(self, operations: Sequence[Operation]) -> list[Performed]:
         self._point.pass_by()
-        await super().multi(operations)
+        results = await super().perform(operations)
         self._point.pass_by()
+        return results
 
 
 class Machine:
@@ -156,6 +157,7 @@ class Machine:
         except Crash:
             assert self.point.crashed
         crashed, self.point.crashed, self.point.left = self.point.crashed, False, None
+        self.store.abandon()
         self.logs.close(clean=False)
         if power is not None:
             self.power_was_cut = True

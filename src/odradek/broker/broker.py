@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from odradek.log.log_dir import LogDir
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
-    from odradek.metadata.store.interface import MetadataStore
+    from odradek.metadata.store.interface import SingleNodeStore
     from odradek.net.connection import Chunks, Connection, Dispatch, Reply
     from odradek.results import Result
 
@@ -86,7 +86,7 @@ class BrokerServer:
         config: BrokerConfig,
         *,
         environment: Environment | None = None,
-        store: MetadataStore | None = None,
+        store: SingleNodeStore | None = None,
         start_cleaner_worker: Callable[[], CleanerWorker] | None = None,
         stop_limits: StopLimits | None = None,
     ) -> None:
@@ -166,7 +166,7 @@ class BrokerServer:
         self._stopping.add("the logs", close, self._stopping.limits.logs_ms)
         return log_manager
 
-    def _metadata_store(self) -> MetadataStore:
+    def _metadata_store(self) -> SingleNodeStore:
         if self._store is not None:
             return self._store
         from odradek.metadata.store.sqlite import SqliteStore

@@ -49,11 +49,11 @@ from odradek.metadata.store.interface import (
     Check,
     Create,
     Delete,
-    MetadataStore,
     Node,
     NodeExistsError,
     Operation,
     Set,
+    SingleNodeStore,
     StoreFailure,
 )
 from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic, check_change_count
@@ -78,7 +78,7 @@ class Controller:
 
     def __init__(
         self,
-        store: MetadataStore,
+        store: SingleNodeStore,
         config: BrokerConfig,
         *,
         clock: Clock | None = None,
@@ -223,7 +223,8 @@ class Controller:
         node = await self._store.get(znodes.CONTROLLER_EPOCH)
         epoch = int(node.data) + 1
         data = str(epoch).encode()
-        self._epoch_version = await self._store.set(znodes.CONTROLLER_EPOCH, data, node.version)
+        stat = await self._store.set(znodes.CONTROLLER_EPOCH, data, node.version)
+        self._epoch_version = stat.version
         return epoch
 
     async def _register(self, broker: BrokerRegistration) -> None:

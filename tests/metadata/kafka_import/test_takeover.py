@@ -17,7 +17,7 @@ from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata
 from odradek.metadata.kafka_import.takeover import Takeover, find_takeover
-from odradek.metadata.store.interface import Operation, StoreFailure
+from odradek.metadata.store.interface import Operation, Performed, StoreFailure
 from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.messages.config_record import ConfigRecord
 from odradek.protocol.messages.partition_record import PartitionRecord
@@ -131,11 +131,11 @@ class FailingStore(MemoryStore):
 
     fails = True
 
-    async def multi(self, operations: Sequence[Operation]) -> None:
+    async def perform(self, operations: Sequence[Operation]) -> list[Performed]:
         paths = [operation.path for operation in operations]
         if self.fails and "/cluster/id" in paths and len(paths) > 1:
             raise StoreFailure("the power went")
-        await super().multi(operations)
+        return await super().perform(operations)
 
 
 def test_an_interrupted_import_leaves_nothing_and_the_next_start_imports_all(
@@ -153,6 +153,7 @@ def test_an_interrupted_import_leaves_nothing_and_the_next_start_imports_all(
         await store.open()
         assert await store.get_many(["/cluster/id"]) == [None]
         assert await store.children("/brokers/topics") == []
+        await store.close()
         store.fails = False
         controller = Controller(store, config)
         await controller.start(BROKER, CLUSTER_ID, find)

@@ -29,9 +29,9 @@ def _own_threads() -> set[threading.Thread]:
 def test_a_store_of_a_later_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "metadata.sqlite"
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version=2")
+    connection.execute("PRAGMA user_version=3")
     connection.close()
-    with pytest.raises(StoreFailure, match="format 2"):
+    with pytest.raises(StoreFailure, match="format 3"):
         asyncio.run(SqliteStore(path).open())
 
 

@@ -1,10 +1,18 @@
 """The metadata store in a SQLite file, for a single broker that keeps its topics over restarts.
 
 All SQLite calls run on one thread that belongs to the store. The event loop submits calls to it in
-order, so a read sees every write that was submitted before it.
+order, so a read sees every write that was submitted before it. The connection is never lost, so the
+session is CONNECTED from `open` to `close`.
 
-Format: one table, ``nodes(path, parent, data, version)``, with a row for each node. The root has no
-parent, and its version counts the changes of all other nodes. The database's ``user_version`` is 1.
+Format: one table, ``nodes``, with a row for each node. ``created_children`` counts the creations of
+children, which gives sequential names and `Stat.cversion`. The root has no parent. Its version
+counts the changes of all other nodes, and a write's zxid is that count after the write. The
+database's ``user_version`` is 2. Format 1 had the columns path, parent, data and version. Opening
+such a file adds the other columns in one transaction: all nodes get the zxid of the last write. An
+interrupted creation of a file in format 1 has left the columns of format 1 and ``user_version`` 0.
+
+Ephemeral nodes belong to the session that is open. `close` deletes them. After a crash, the next
+`open` does, because the process that owned them has ended.
 
 Durability: a write-ahead log with synchronous=FULL. A write that has returned survives a power cut.
 After a crash, a write in progress has happened either as a whole or not at all. SQLite replays its
@@ -14,8 +22,10 @@ log at the next open.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,138 +34,252 @@ from odradek.environment.files import RealFiles, create_file
 from odradek.environment.thread_pool import ThreadExecutors
 from odradek.metadata.store.interface import (
     ANY_VERSION,
+    NO_SESSION,
     BadVersionError,
     Create,
+    Created,
     Delete,
+    NoChildrenForEphemeralsError,
     Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
+    Performed,
+    SessionListener,
+    SessionLostError,
+    SessionState,
     Set,
+    Stat,
     StoreFailure,
     Watcher,
+    Written,
     changes_in,
     check_path,
     parent_of,
+    sequential_path,
 )
+from odradek.metadata.store.session_events import SessionEvents
 from odradek.metadata.store.watches import Watches
 
-FORMAT_VERSION = 1
-_ROOT = Node(b"", 0)
-_COUNT_CHANGES = """
-INSERT INTO nodes VALUES ('/', '', x'', ?)
-ON CONFLICT (path) DO UPDATE SET version = version + excluded.version
+FORMAT_VERSION = 2
+_FORMAT_1 = (
+    """
+    CREATE TABLE IF NOT EXISTS nodes (
+        path TEXT PRIMARY KEY,
+        parent TEXT NOT NULL,
+        data BLOB NOT NULL,
+        version INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX IF NOT EXISTS nodes_by_parent ON nodes (parent)",
+)
+_FORMAT_2 = (
+    "INSERT OR IGNORE INTO nodes VALUES ('/', '', x'', 0)",
+    "ALTER TABLE nodes ADD COLUMN czxid INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE nodes ADD COLUMN mzxid INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE nodes ADD COLUMN pzxid INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE nodes ADD COLUMN created_children INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE nodes ADD COLUMN child_count INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE nodes ADD COLUMN owner INTEGER NOT NULL DEFAULT 0",
+    """
+    UPDATE nodes SET child_count =
+        (SELECT COUNT(*) FROM nodes AS child WHERE child.parent = nodes.path)
+    """,
+    "UPDATE nodes SET created_children = child_count",
+    """
+    UPDATE nodes SET czxid = (SELECT version FROM nodes WHERE path = '/') WHERE path != '/'
+    """,
+    "UPDATE nodes SET mzxid = czxid, pzxid = czxid",
+)
+_SELECT = """
+SELECT data, czxid, mzxid, pzxid, version, created_children, child_count, owner
+FROM nodes WHERE path = ?
 """
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS nodes (
-    path TEXT PRIMARY KEY,
-    parent TEXT NOT NULL,
-    data BLOB NOT NULL,
-    version INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS nodes_by_parent ON nodes (parent);
+_INSERT = "INSERT INTO nodes VALUES (?, ?, ?, 0, ?, ?, ?, 0, 0, ?)"
+_ADD_CHILD = """
+UPDATE nodes SET child_count = child_count + 1, created_children = created_children + 1, pzxid = ?
+WHERE path = ?
 """
+_REMOVE_CHILD = "UPDATE nodes SET child_count = child_count - 1, pzxid = ? WHERE path = ?"
+_SET = "UPDATE nodes SET data = ?, version = version + 1, mzxid = ? WHERE path = ?"
 Result = TypeVar("Result")
 
 
 class SqliteStore:
-    """`MetadataStore` in the file at `path`, whose directory must exist."""
+    """`MetadataStore` and `SingleNodeStore` in the file at `path`, whose directory must exist."""
+
+    multi_bytes_max = None
 
     def __init__(self, path: Path, executors: Executors | None = None) -> None:
         self._path = path
         self._executors: Executors = executors or ThreadExecutors()
         self._watches = Watches()
+        self._events = SessionEvents()
+        self._session_id = NO_SESSION
         self._thread: Pool | None = None
         self._tree: _Tree | None = None
+
+    # --- the session ---
+
+    @property
+    def state(self) -> SessionState:
+        return self._events.state
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    def subscribe(self, listener: SessionListener) -> None:
+        self._events.subscribe(listener)
+
+    async def connected(self) -> None:
+        await self._events.connected()
 
     async def open(self) -> None:
         """Open or create the file. Raise StoreFailure if it is not a metadata store."""
         assert self._thread is None, "opened twice"
         self._thread = self._executors.pool(1, "odradek-metadata")
         try:
-            self._tree = await self._on_thread(lambda: _Tree(self._path))
+            tree = await self._on_thread(lambda: _Tree(self._path))
         except BaseException:
             self._end_thread()
             raise
+        self._tree = tree
+        self._session_id = tree.session_id
+        self._events.change(SessionState.CONNECTED)
 
     async def close(self) -> None:
         self._watches.clear()
         tree, self._tree = self._tree, None
-        if tree is not None:
-            await self._on_thread(tree.close)
-        self._end_thread()
+        self._session_id = NO_SESSION
+        self._events.change(SessionState.CLOSED)
+        try:
+            if tree is not None:
+                await self._on_thread(tree.close)
+        finally:
+            self._end_thread()
 
     def _end_thread(self) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.shutdown(wait=True)
 
-    async def _on_thread(self, call: Callable[[], Result]) -> Result:
-        assert self._thread is not None, "the store is not open"
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
-        except sqlite3.Error as error:
-            raise StoreFailure(f"{self._path}: {error}") from error
+    # --- requests ---
+
+    def _on_thread(
+        self,
+        call: Callable[[], Result],
+        on_success: Callable[[Result], None] | None = None,
+    ) -> asyncio.Future[Result]:
+        """Run `call` on the thread after all earlier calls.
+
+        Args:
+            call: Uses the file.
+            on_success: Called on the event loop before the future is done, in the order of the
+                calls, even if the caller is cancelled.
+        """
+        if self._thread is None:
+            raise SessionLostError("the store is not open")
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Result] = loop.create_future()
+
+        def complete(done: Future[Result]) -> None:
+            error = done.exception()
+            if error is None and on_success is not None:
+                on_success(done.result())
+            if waiter.done():  # its caller was cancelled
+                return
+            if isinstance(error, sqlite3.Error):
+                failure = StoreFailure(f"{self._path}: {error}")
+                failure.__cause__ = error
+                waiter.set_exception(failure)
+            elif error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(done.result())
+
+        future = self._thread.submit(call)
+        future.add_done_callback(lambda done: loop.call_soon_threadsafe(complete, done))
+        return waiter
+
+    def _open_tree(self) -> _Tree:
+        if self._tree is None:
+            raise SessionLostError("the store is not open")
+        return self._tree
+
+    async def sync(self) -> None:
+        await self._on_thread(lambda: None)
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node:
-        if watch is not None:
-            # Registered before the read is submitted, because later writes must fire the watch.
-            self._watches.add_node(path, watch)
-        node = (await self.get_many([path]))[0]
-        if node is None:
-            if watch is not None:
-                self._watches.drop_node(path, watch)
-            raise NoNodeError(path)
-        return node
+        tree = self._open_tree()
+
+        def read() -> Node:
+            node = tree.node(path)
+            if node is None:
+                raise NoNodeError(path)
+            return node
+
+        return await self._on_thread(read, self._registering(self._watches.add_node, path, watch))
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        tree = self._open_tree()
+        node = await self._on_thread(
+            lambda: tree.node(path), self._registering(self._watches.add_node, path, watch)
+        )
+        return None if node is None else node.stat
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         tree = self._open_tree()
         return await self._on_thread(lambda: [tree.node(path) for path in paths])
 
     async def change_count(self) -> int:
-        tree = self._open_tree()
-        return await self._on_thread(tree.change_count)
+        return await self._on_thread(self._open_tree().change_count)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         tree = self._open_tree()
-        if watch is not None:
-            self._watches.add_children(path, watch)
-        try:
-            return await self._on_thread(lambda: tree.children(path))
-        except NoNodeError:
-            if watch is not None:
-                self._watches.drop_children(path, watch)
-            raise
+        return await self._on_thread(
+            lambda: tree.children(path),
+            self._registering(self._watches.add_children, path, watch),
+        )
 
-    async def create(self, path: str, data: bytes = b"") -> None:
-        await self.multi([Create(path, data)])
+    @staticmethod
+    def _registering(
+        add: Callable[[str, Watcher], None], path: str, watch: Watcher | None
+    ) -> Callable[[object], None] | None:
+        """Return the registration of a watch when its read succeeds.
 
-    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
-        operation = Set(path, data, version)
+        The results of the thread arrive in order, so no write after the read is missed.
+        """
+        return None if watch is None else lambda _: add(path, watch)
+
+    async def _write(self, operations: Sequence[Operation]) -> list[Performed]:
         tree = self._open_tree()
 
-        def write() -> int:
-            tree.apply_all([operation])
-            node = tree.node(path)
-            assert node is not None
-            return node.version
+        def fire(results: list[Performed]) -> None:
+            written = [result.written for result in results]
+            for watcher, event in self._watches.fired_by(operations, written):
+                asyncio.get_running_loop().call_soon(watcher, event)
 
-        new_version = await self._on_thread(write)
-        self._watches.fire([operation])
-        return new_version
+        return await self._on_thread(lambda: tree.apply_all(operations), fire)
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> Created:
+        ((written, stat),) = await self._write([Create(path, data, ephemeral, sequential)])
+        assert stat is not None
+        return Created(written.path, stat)
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        ((_, stat),) = await self._write([Set(path, data, version)])
+        assert stat is not None
+        return stat
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        await self.multi([Delete(path, version)])
+        await self._write([Delete(path, version)])
 
-    async def multi(self, operations: Sequence[Operation]) -> None:
-        tree = self._open_tree()
-        await self._on_thread(lambda: tree.apply_all(operations))
-        self._watches.fire(operations)
-
-    def _open_tree(self) -> _Tree:
-        assert self._tree is not None, "the store is not open"
-        return self._tree
+    async def multi(self, operations: Sequence[Operation]) -> list[Written]:
+        return [written for written, _ in await self._write(operations)]
 
 
 class _Tree:
@@ -182,40 +306,22 @@ class _Tree:
                 f"only {FORMAT_VERSION}. Use a newer version"
             )
         if found < FORMAT_VERSION:
-            self._connection.executescript(_SCHEMA)
-            execute(f"PRAGMA user_version={FORMAT_VERSION}")
+            statements = _FORMAT_2 if found == 1 else (*_FORMAT_1, *_FORMAT_2)
+            with self._transaction():
+                for statement in statements:
+                    execute(statement)
+                execute(f"PRAGMA user_version={FORMAT_VERSION}")
+        self._delete_ephemerals()
+        # Unique among the sessions that own ephemeral nodes, because each creation is counted.
+        self.session_id = self.change_count() + 1
 
-    def close(self) -> None:
-        self._connection.close()
-
-    def node(self, path: str) -> Node | None:
-        if path == "/":
-            return _ROOT
-        row = self._connection.execute(
-            "SELECT data, version FROM nodes WHERE path = ?", (path,)
-        ).fetchone()
-        return None if row is None else Node(*row)
-
-    def change_count(self) -> int:
-        row = self._connection.execute("SELECT version FROM nodes WHERE path = '/'").fetchone()
-        return 0 if row is None else int(row[0])
-
-    def children(self, path: str) -> list[str]:
-        if self.node(path) is None:
-            raise NoNodeError(path)
-        rows = self._connection.execute("SELECT path FROM nodes WHERE parent = ?", (path,))
-        return sorted(child[child.rfind("/") + 1 :] for (child,) in rows)
-
-    def apply_all(self, operations: Sequence[Operation]) -> None:
-        """Perform the operations in one transaction. Any failure leaves the tree unchanged."""
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Commit when the block ends. Roll back if it or the commit fails."""
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         try:
-            for operation in operations:
-                check_path(operation.path)
-                self._apply(operation)
-            if changes := changes_in(operations):
-                execute(_COUNT_CHANGES, (changes,))
+            yield
             execute("COMMIT")
         except BaseException:
             # A failed write may have ended the transaction by itself.
@@ -223,43 +329,92 @@ class _Tree:
                 execute("ROLLBACK")
             raise
 
-    def _apply(self, operation: Operation) -> None:
-        if isinstance(operation, Create):
-            self._create(operation)
-            return
+    def close(self) -> None:
+        try:
+            self._delete_ephemerals()
+        finally:
+            self._connection.close()
+
+    def _delete_ephemerals(self) -> None:
+        """Delete the ephemeral nodes of the session that has ended."""
+        rows = self._connection.execute("SELECT path FROM nodes WHERE owner != 0 ORDER BY path")
+        operations = [Delete(path) for (path,) in rows.fetchall()]
+        if operations:
+            self.apply_all(operations)
+
+    def node(self, path: str) -> Node | None:
+        row = self._connection.execute(_SELECT, (path,)).fetchone()
+        if row is None:
+            return None
+        data, czxid, mzxid, pzxid, version, created, count, owner = row
+        if path == "/":
+            version = 0  # its column counts the changes of all nodes
+        cversion = 2 * created - count  # as in ZooKeeper: creations and deletions
+        return Node(data, Stat(czxid, mzxid, pzxid, version, cversion, owner, count))
+
+    def change_count(self) -> int:
+        row = self._connection.execute("SELECT version FROM nodes WHERE path = '/'").fetchone()
+        return int(row[0])
+
+    def children(self, path: str) -> list[str]:
+        if self.node(path) is None:
+            raise NoNodeError(path)
+        rows = self._connection.execute("SELECT path FROM nodes WHERE parent = ?", (path,))
+        return sorted(child[child.rfind("/") + 1 :] for (child,) in rows)
+
+    def apply_all(self, operations: Sequence[Operation]) -> list[Performed]:
+        """Perform the operations in one transaction. Any failure leaves the tree unchanged."""
+        changes = changes_in(operations)
+        with self._transaction():
+            zxid = self.change_count() + changes
+            results = [self._apply(operation, zxid) for operation in operations]
+            if changes:
+                self._connection.execute("UPDATE nodes SET version = ? WHERE path = '/'", (zxid,))
+        return results
+
+    def _apply(self, operation: Operation, zxid: int) -> Performed:
         path = operation.path
+        check_path(path)
+        if isinstance(operation, Create):
+            return self._create(operation, zxid)
         node = self.node(path)
         if node is None:
             raise NoNodeError(path)
         if operation.version not in (ANY_VERSION, node.version):
             raise BadVersionError(path)
         if isinstance(operation, Set):
-            self._set(operation)
-        elif isinstance(operation, Delete):
-            self._delete(operation)
+            assert path != "/", "the root has no data"
+            self._connection.execute(_SET, (operation.data, zxid, path))
+            stat = node.stat._replace(version=node.version + 1, mzxid=zxid)
+            return Performed(Written(path, stat.version), stat)
+        if isinstance(operation, Delete):
+            self._delete(path, node.stat, zxid)
+        return Performed(Written(path, ANY_VERSION), None)
 
-    def _create(self, operation: Create) -> None:
-        path, parent = operation.path, parent_of(operation.path)
-        if self.node(path) is not None:
-            raise NodeExistsError(path)
-        if self.node(parent) is None:
-            raise NoNodeError(parent)
-        self._connection.execute(
-            "INSERT INTO nodes VALUES (?, ?, ?, 0)", (path, parent, operation.data)
-        )
-
-    def _set(self, operation: Set) -> None:
-        assert operation.path != "/", "the root has no data"
-        self._connection.execute(
-            "UPDATE nodes SET data = ?, version = version + 1 WHERE path = ?",
-            (operation.data, operation.path),
-        )
-
-    def _delete(self, operation: Delete) -> None:
-        assert operation.path != "/", "the root cannot be deleted"
-        child = self._connection.execute(
-            "SELECT 1 FROM nodes WHERE parent = ? LIMIT 1", (operation.path,)
+    def _create(self, operation: Create, zxid: int) -> Performed:
+        parent_path = parent_of(operation.path)
+        row = self._connection.execute(
+            "SELECT created_children, owner FROM nodes WHERE path = ?", (parent_path,)
         ).fetchone()
-        if child is not None:
-            raise NotEmptyError(operation.path)
-        self._connection.execute("DELETE FROM nodes WHERE path = ?", (operation.path,))
+        if row is None:
+            raise NoNodeError(operation.path)
+        created_children, parent_owner = row
+        path = operation.path
+        if operation.sequential:
+            path = sequential_path(path, created_children)
+        if self.node(path) is not None:
+            raise NodeExistsError(operation.path)
+        if parent_owner != NO_SESSION:
+            raise NoChildrenForEphemeralsError(operation.path)
+        owner = self.session_id if operation.ephemeral else NO_SESSION
+        execute = self._connection.execute
+        execute(_INSERT, (path, parent_path, operation.data, zxid, zxid, zxid, owner))
+        execute(_ADD_CHILD, (zxid, parent_path))
+        return Performed(Written(path, 0), Stat(zxid, zxid, zxid, 0, 0, owner, 0))
+
+    def _delete(self, path: str, stat: Stat, zxid: int) -> None:
+        assert path != "/", "the root cannot be deleted"
+        if stat.child_count:
+            raise NotEmptyError(path)
+        self._connection.execute("DELETE FROM nodes WHERE path = ?", (path,))
+        self._connection.execute(_REMOVE_CHILD, (zxid, parent_of(path)))

@@ -1,8 +1,8 @@
-"""The watches of a store, by path. Each fires once."""
+"""The watches of a session, by path. Each fires once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from odradek.metadata.store.interface import (
     Create,
@@ -12,58 +12,71 @@ from odradek.metadata.store.interface import (
     Set,
     Watcher,
     WatchEvent,
+    Written,
     parent_of,
 )
 
+Fired = tuple[Watcher, WatchEvent]
+_Table = dict[str, dict[Watcher, None]]
+
 
 class Watches:
-    """The registered watches. Owned by the event loop. A watcher's exception is not caught."""
+    """The registered watches, in the order of their registration. Owned by the session."""
 
     __slots__ = ("_children", "_nodes")
 
     def __init__(self) -> None:
-        self._nodes: dict[str, list[Watcher]] = {}
-        self._children: dict[str, list[Watcher]] = {}
+        self._nodes: _Table = {}
+        self._children: _Table = {}
 
     def add_node(self, path: str, watcher: Watcher) -> None:
-        self._nodes.setdefault(path, []).append(watcher)
+        self._nodes.setdefault(path, {})[watcher] = None
 
     def add_children(self, path: str, watcher: Watcher) -> None:
-        self._children.setdefault(path, []).append(watcher)
-
-    def drop_node(self, path: str, watcher: Watcher) -> None:
-        """Remove a watch whose read has failed, if it has not fired in the meantime."""
-        self._drop(self._nodes, path, watcher)
-
-    def drop_children(self, path: str, watcher: Watcher) -> None:
-        self._drop(self._children, path, watcher)
+        self._children.setdefault(path, {})[watcher] = None
 
     def clear(self) -> None:
         self._nodes.clear()
         self._children.clear()
 
-    def fire(self, operations: Sequence[Operation]) -> None:
-        """Call the watchers of everything that a write changed, in the order of its changes."""
+    def take(self, event: WatchEvent) -> list[Fired]:
+        """Remove and return the watchers of an event. A deletion fires both kinds of watches."""
+        watchers: dict[Watcher, None] = {}
+        if event.kind is not EventKind.CHILDREN:
+            watchers |= self._nodes.pop(event.path, {})
+        if event.kind in (EventKind.CHILDREN, EventKind.DELETED):
+            watchers |= self._children.pop(event.path, {})
+        return [(watcher, event) for watcher in watchers]
+
+    def take_all(self) -> list[Fired]:
+        """Remove and return all watches, which end because the connection was lost."""
+        fired = [
+            (watcher, WatchEvent(EventKind.DISCONNECTED, path))
+            for table in (self._nodes, self._children)
+            for path, watchers in table.items()
+            for watcher in watchers
+        ]
+        self.clear()
+        return fired
+
+    def fired_by(self, operations: Sequence[Operation], results: Sequence[Written]) -> list[Fired]:
+        """Remove and return the watches that a write fires, in the order of its changes."""
         if not self._nodes and not self._children:
-            return
-        for operation in operations:
-            if isinstance(operation, Set):
-                self._notify(self._nodes, EventKind.CHANGED, operation.path)
-            elif isinstance(operation, Create):
-                self._notify(self._nodes, EventKind.CREATED, operation.path)
-                self._notify(self._children, EventKind.CHILDREN, parent_of(operation.path))
-            elif isinstance(operation, Delete):
-                self._notify(self._nodes, EventKind.DELETED, operation.path)
-                self._notify(self._children, EventKind.DELETED, operation.path)
-                self._notify(self._children, EventKind.CHILDREN, parent_of(operation.path))
+            return []
+        fired: list[Fired] = []
+        for event in events_of(operations, results):
+            fired += self.take(event)
+        return fired
 
-    @staticmethod
-    def _drop(watchers: dict[str, list[Watcher]], path: str, watcher: Watcher) -> None:
-        waiting = watchers.get(path, [])
-        if watcher in waiting:
-            waiting.remove(watcher)
 
-    @staticmethod
-    def _notify(watchers: dict[str, list[Watcher]], kind: EventKind, path: str) -> None:
-        for watcher in watchers.pop(path, ()):
-            watcher(WatchEvent(kind, path))
+def events_of(operations: Sequence[Operation], results: Sequence[Written]) -> Iterator[WatchEvent]:
+    """Return the events of a write, in the order of its changes."""
+    for operation, (path, _) in zip(operations, results, strict=True):
+        if isinstance(operation, Set):
+            yield WatchEvent(EventKind.CHANGED, path)
+        elif isinstance(operation, Create):
+            yield WatchEvent(EventKind.CREATED, path)
+            yield WatchEvent(EventKind.CHILDREN, parent_of(path))
+        elif isinstance(operation, Delete):
+            yield WatchEvent(EventKind.DELETED, path)
+            yield WatchEvent(EventKind.CHILDREN, parent_of(path))
