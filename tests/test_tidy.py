@@ -288,6 +288,75 @@ def test_the_product_waits_on_the_timers_of_its_environment() -> None:
     assert not offenders
 
 
+SYSTEM_MODULES = {
+    "ctypes", "fcntl", "gc", "glob", "multiprocessing", "pathlib", "queue", "random", "resource",
+    "secrets", "select", "shutil", "signal", "socket", "sqlite3", "subprocess", "tempfile", "time",
+    "uuid",
+}  # fmt: skip
+"""Modules with which code reaches the operating system, or shares state with other brokers."""
+HARMLESS = {
+    "os": {"O_TRUNC", "path", "strerror"},
+    "os.path": {"abspath", "dirname", "join"},
+    "threading": {"Condition", "Lock"},
+}
+"""Names of further modules that reach nothing: constants, texts, paths, uncontended locks."""
+SYSTEM_CALLS = {
+    "add_reader", "add_writer", "connect_accepted_socket", "create_connection", "create_server",
+    "getaddrinfo", "open_connection", "start_server", "to_thread", "add_signal_handler",
+}  # fmt: skip
+"""Calls of the event loop and of asyncio that reach the operating system."""
+REACHES_THE_SYSTEM = {
+    "broker/main.py": {"add_signal_handler", "os._exit", "os.environ", "signal"},  # the process
+    "client/blocking.py": {"create_connection", "socket"},  # for commands and tests
+    "collector.py": {"gc"},  # the process has one collector, whose thresholds a lock guards
+    "log/cleaner/process.py": {"os.environ", "os.pathsep", "subprocess"},  # by constructor
+    "log/cleaner/worker.py": {  # a process of its own
+        "open", "os._exit", "os.chdir", "os.getpid", "os.getsid", "os.nice", "queue",
+        "threading.Event", "threading.Thread",
+    },
+    "metadata/store/sqlite.py": {"pathlib", "sqlite3"},  # the store comes by constructor
+    "net/sender.py": {"socket"},  # constants
+    "protocol/generate.py": {"pathlib"},  # a command
+    "protocol/spec.py": {"pathlib"},  # for that command
+}  # fmt: skip
+"""Modules that use the operating system without a port, with the names that they use."""
+
+
+def _system_uses(node: ast.AST) -> set[str]:
+    """Return the names with which a node of a module reaches the operating system."""
+    if isinstance(node, ast.Import):
+        return {each.name for each in node.names} & SYSTEM_MODULES
+    if isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        names = {each.name for each in node.names} - HARMLESS.get(module, set())
+        return ({module} & SYSTEM_MODULES) | {f"{module}.{n}" for n in names if module in HARMLESS}
+    if isinstance(node, ast.Attribute):
+        owner = ast.unparse(node.value)
+        if owner in HARMLESS:
+            return set() if node.attr in HARMLESS[owner] else {f"{owner}.{node.attr}"}
+        return {node.attr} & SYSTEM_CALLS
+    if isinstance(node, ast.Call):
+        call = ast.unparse(node)
+        if call.startswith("open("):
+            return {"open"}
+        return {"run_in_executor"} if ".run_in_executor(None," in call else set()
+    return set()
+
+
+def test_the_broker_reaches_the_operating_system_through_its_environment_alone() -> None:
+    """The simulator replaces `environment/`, so it controls all that a broker can observe."""
+    tools = {"cli", "demo", "environment", "pipeline", "testing"}
+    found: dict[str, set[str]] = {}
+    for path in PRODUCT:
+        relative = path.relative_to(SOURCE)
+        if relative.parts[0] in tools:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if uses := _system_uses(node):
+                found.setdefault(str(relative), set()).update(uses)
+    assert found == REACHES_THE_SYSTEM
+
+
 def test_no_file_in_a_shared_directory_has_a_predictable_name() -> None:
     """Another user could create the file first, as a link to one of this user's files.
 

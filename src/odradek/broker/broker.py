@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.broker.coordinators import Coordinators
@@ -171,7 +170,7 @@ class BrokerServer:
             return self._store
         from odradek.metadata.store.sqlite import SqliteStore
 
-        path = Path(self.config.log_dirs()[0]) / STORE_FILE
+        path = f"{self.config.log_dirs()[0]}/{STORE_FILE}"
         return SqliteStore(path, self._environment.executors)
 
     def _make_replica_manager(
@@ -291,13 +290,13 @@ class BrokerServer:
         if metadata_log_dir := config.initial_text("metadata.log.dir"):
             paths.insert(0, metadata_log_dir)
         logs = log_manager.all_logs()
-        is_dir = self._environment.files.is_dir
-        if not logs and not any(is_dir(f"{path}/{METADATA_DIRECTORY}") for path in paths):
+        files = self._environment.files
+        if not logs and not any(files.is_dir(f"{path}/{METADATA_DIRECTORY}") for path in paths):
             return None
         from odradek.metadata.kafka_import.takeover import find_takeover
 
         new_uuid = self._environment.randomness.uuid
-        find = partial(find_takeover, config, log_manager.cluster_id, logs, paths, new_uuid)
+        find = partial(find_takeover, config, log_manager.cluster_id, logs, paths, files, new_uuid)
         return await asyncio.get_running_loop().run_in_executor(self._threads.executor, find)
 
     async def _start_serving(self, endpoints: list[ListenEndpoint]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import advertised_listeners
@@ -40,7 +40,7 @@ def report_addresses(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Non
         "broker %d listens on %s; data is in %s, and it advertises %s",
         config.node_id,
         ", ".join(map(str, endpoints)),
-        ", ".join(str(Path(each).absolute()) for each in config.log_dirs()),
+        ", ".join(map(os.path.abspath, config.log_dirs())),
         addresses,
     )
     exposed = [str(each) for each in endpoints if not each.is_loopback]

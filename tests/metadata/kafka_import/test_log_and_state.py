@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.environment.files import RealFiles
 from odradek.ids import Uuid
 from odradek.log.directories.log_manager import METADATA_DIRECTORY
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata, read_frames
@@ -66,7 +67,7 @@ def write_snapshot(directory: Path, end_offset: int, *values: bytes) -> Path:
 
 
 def found(directory: Path) -> ImportedCluster:
-    return replay(read_frames(directory))
+    return replay(read_frames(RealFiles(), str(directory)))
 
 
 def topics(directory: Path) -> set[str]:
@@ -211,7 +212,7 @@ def whole_log(kind: str, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", KINDS)
 def test_kafkas_own_records_are_read_and_written_back_unchanged(kind: str, whole_log: Path) -> None:
     seen = set()
-    for frame in read_frames(whole_log):
+    for frame in read_frames(RealFiles(), str(whole_log)):
         cls = CLASSES.get(frame.api_key)
         if cls is not None:
             message = decode(cls, frame.version, frame.body)

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from odradek.config.broker import BrokerConfig
 from odradek.config.log_config import LogConfig
 from odradek.controller.controller import Controller
 from odradek.environment.clock import ManualClock
+from odradek.environment.files import RealFiles
 from odradek.environment.randomness import SystemRandomness
 from odradek.ids import BrokerId, TopicName, TopicPartition
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
+from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata
 from odradek.metadata.kafka_import.takeover import Takeover, find_takeover
@@ -38,9 +41,12 @@ def logs(tmp_path: Path) -> Iterator[LogManager]:
 
 def take_over(tmp_path: Path, logs: LogManager | None = None) -> Takeover | None:
     found = logs.all_logs() if logs is not None else []
-    return find_takeover(
-        config_for(tmp_path), CLUSTER_ID, found, [str(tmp_path)], SystemRandomness().uuid
-    )
+    return find(config_for(tmp_path), tmp_path, found)
+
+
+def find(config: BrokerConfig, tmp_path: Path, logs: list[UnifiedLog]) -> Takeover | None:
+    new_uuid = SystemRandomness().uuid
+    return find_takeover(config, CLUSTER_ID, logs, [str(tmp_path)], RealFiles(), new_uuid)
 
 
 def taken(tmp_path: Path, *values: bytes, logs: LogManager | None = None) -> MetadataImage:
@@ -144,19 +150,19 @@ def test_an_interrupted_import_leaves_nothing_and_the_next_start_imports_all(
     config = config_for(unpack("killed", tmp_path))
     store = FailingStore()
 
-    async def find() -> Takeover | None:
-        return find_takeover(config, CLUSTER_ID, [], [str(tmp_path)], SystemRandomness().uuid)
+    async def found() -> Takeover | None:
+        return find(config, tmp_path, [])
 
     async def run() -> MetadataImage:
         with pytest.raises(StoreFailure):
-            await Controller(store, config).start(BROKER, CLUSTER_ID, find)
+            await Controller(store, config).start(BROKER, CLUSTER_ID, found)
         await store.open()
         assert await store.get_many(["/cluster/id"]) == [None]
         assert await store.children("/brokers/topics") == []
         await store.close()
         store.fails = False
         controller = Controller(store, config)
-        await controller.start(BROKER, CLUSTER_ID, find)
+        await controller.start(BROKER, CLUSTER_ID, found)
         return controller.image
 
     image = asyncio.run(run())

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
+from odradek.environment.files import Files, read_file
 from odradek.log.segments.log_segment import LOG_SUFFIX
 from odradek.records.batch import CONTROL_MASK, HEADER_BYTES, MAGIC_V2, crc_is_valid, parse_header
 from odradek.records.record import CorruptRecord, iter_batches, iter_records
@@ -37,7 +37,7 @@ class Frame(NamedTuple):
     body: memoryview
 
 
-def read_frames(directory: Path) -> Iterator[Frame]:
+def read_frames(files: Files, directory: str) -> Iterator[Frame]:
     """Yield the records of the newest whole snapshot, then the records of the log after it.
 
     The log ends before the first batch that a crash has torn, as in Kafka's recovery.
@@ -46,18 +46,15 @@ def read_frames(directory: Path) -> Iterator[Frame]:
         UnreadableMetadata: Records are missing or cannot be read.
         OSError: A file cannot be read.
     """
-    end_offset, frames = _newest_snapshot(directory)
+    end_offset, frames = _newest_snapshot(files, directory)
     yield from frames
-    yield from _log_frames(directory, end_offset)
+    yield from _log_frames(files, directory, end_offset)
 
 
-def _newest_snapshot(directory: Path) -> tuple[int, list[Frame]]:
+def _newest_snapshot(files: Files, directory: str) -> tuple[int, list[Frame]]:
     """Return end offset and records of the newest snapshot that is whole. 0 if there is none."""
-    found = ((_SNAPSHOT.match(path.name), path) for path in directory.iterdir())
-    snapshots = {int(match[1]): path for match, path in found if match is not None}
-    for end_offset in sorted(snapshots, reverse=True):
-        path = snapshots[end_offset]
-        data = path.read_bytes()
+    for end_offset, path in reversed(_matching(files, directory, _SNAPSHOT)):
+        data = read_file(files, path)
         batches = list(_whole_batches(data))
         if data and sum(map(len, batches)) == len(data):
             return end_offset, [frame for batch in batches for frame in _frames(path, batch, 0)]
@@ -65,10 +62,9 @@ def _newest_snapshot(directory: Path) -> tuple[int, list[Frame]]:
     return 0, []
 
 
-def _log_frames(directory: Path, start_offset: int) -> Iterator[Frame]:
+def _log_frames(files: Files, directory: str, start_offset: int) -> Iterator[Frame]:
     """Yield the records of the segments from an offset on."""
-    found = ((_SEGMENT.match(path.name), path) for path in directory.iterdir())
-    segments = sorted((int(match[1]), path) for match, path in found if match is not None)
+    segments = _matching(files, directory, _SEGMENT)
     next_offset = segments[0][0] if segments else start_offset
     if next_offset > start_offset:
         raise UnreadableMetadata(
@@ -81,7 +77,7 @@ def _log_frames(directory: Path, start_offset: int) -> Iterator[Frame]:
                 f"{directory} lacks the records from {next_offset} to {base_offset - 1}. "
                 "Restore its missing files"
             )
-        data = path.read_bytes()
+        data = read_file(files, path)
         position = 0
         for batch in _whole_batches(data):
             header = parse_header(batch)
@@ -97,6 +93,12 @@ def _log_frames(directory: Path, start_offset: int) -> Iterator[Frame]:
             )
 
 
+def _matching(files: Files, directory: str, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
+    """Return (number in the name, path) of the files whose names match, in order."""
+    found = ((pattern.match(name), name) for name in files.listdir(directory))
+    return sorted((int(match[1]), f"{directory}/{name}") for match, name in found if match)
+
+
 def _whole_batches(data: bytes) -> Iterator[memoryview]:
     """Yield the batches in front of the first batch that is torn or has a wrong CRC."""
     for batch in iter_batches(data):
@@ -107,7 +109,7 @@ def _whole_batches(data: bytes) -> Iterator[memoryview]:
         yield batch
 
 
-def _frames(path: Path, batch: memoryview, start_offset: int) -> Iterator[Frame]:
+def _frames(path: str, batch: memoryview, start_offset: int) -> Iterator[Frame]:
     """Yield the records of one batch from an offset on."""
     if parse_header(batch).attributes & CONTROL_MASK:
         return

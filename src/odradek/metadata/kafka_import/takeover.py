@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from odradek.config.broker import BrokerConfig
+from odradek.environment.files import Files
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import METADATA_DIRECTORY
@@ -85,6 +85,7 @@ def find_takeover(
     cluster_id: str,
     logs: Sequence[UnifiedLog],
     metadata_dirs: Sequence[str],
+    files: Files,
     new_uuid: Callable[[], Uuid],
 ) -> Takeover | None:
     """Return the earlier cluster that the directories hold, or None. Blocks on the disk.
@@ -95,9 +96,9 @@ def find_takeover(
     """
     by_partition = {log.topic_partition: log for log in logs}
     for path in metadata_dirs:
-        directory = Path(path) / METADATA_DIRECTORY
-        if directory.is_dir():
-            found = replay(read_frames(directory))
+        directory = f"{path}/{METADATA_DIRECTORY}"
+        if files.is_dir(directory):
+            found = replay(read_frames(files, directory))
             _logger.info("importing Apache Kafka's metadata from %s", directory)
             return _take_over(config, cluster_id, found, by_partition)
     if not logs:

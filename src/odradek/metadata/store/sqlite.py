@@ -111,7 +111,7 @@ class SqliteStore:
 
     multi_bytes_max = None
 
-    def __init__(self, path: Path, executors: Executors | None = None) -> None:
+    def __init__(self, path: Path | str, executors: Executors | None = None) -> None:
         self._path = path
         self._executors: Executors = executors or ThreadExecutors()
         self._watches = Watches()
@@ -285,7 +285,7 @@ class SqliteStore:
 class _Tree:
     """The file itself. Used only on the store's thread."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         # SQLite would let all users read the file. Its other files get the mode of this one.
         create_file(RealFiles(), str(path))
         self._connection = sqlite3.connect(path, isolation_level=None)
