@@ -26,7 +26,7 @@ from odradek.records.batch import BatchHeader
 from odradek.records.control import read_marker
 
 WINDOW_SCAN_SEGMENTS = 2
-"""Number of segments whose headers are read to rebuild the windows if there is only a snapshot."""
+"""Number of segments whose headers are read to rebuild the windows of Kafka's snapshot."""
 
 _logger = logging.getLogger(__name__)
 
@@ -99,23 +99,19 @@ def load_producers(
 ) -> ProducerStateManager:
     """Return the producers as of the log's end, with their whole windows.
 
-    Load the newest readable snapshot with its window file, and replay all batches after it. A
-    snapshot without a window file (Kafka's own) has only the last batch of each producer. In that
-    case the headers of the segments before it are read too, `WINDOW_SCAN_SEGMENTS` at most.
+    Load the newest snapshot that is intact and has its window file, and replay all batches after
+    it. Without such a pair, load the newest readable snapshot. It has only the last batch of each
+    producer, so the headers of the segments before it are read too. In a directory of Kafka, which
+    has no window files, these are `WINDOW_SCAN_SEGMENTS` at most. Otherwise a power cut has damaged
+    the window files, and all segments are read.
 
     Recovery has read the segments from offset `recovered_from` on. A snapshot above it is not used,
     because its window may not have reached the disk. The transaction indexes, which are empty from
     there on, are filled again.
     """
-    state = ProducerStateManager()
-    start = segments[0].base_offset
     last = log_end_offset if recovered_from is None else recovered_from
-    for offset in sorted(producer_files, reverse=True):
-        if SNAPSHOT_SUFFIX not in producer_files[offset] or offset > last:
-            continue
-        if _load_producer_files(files, directory, offset, segments, state):
-            start = offset
-            break
+    offsets = [each for each in producer_files if each <= last]
+    state, start = _load_newest(files, directory, producer_files, offsets, segments)
     for segment, aborted in _replay(state, segments, start, log_end_offset):
         if recovered_from is not None and aborted.last_offset >= recovered_from:
             segment.append_aborted(aborted)
@@ -135,32 +131,59 @@ def _replay(
             yield segment, aborted
 
 
-def _load_producer_files(
+def _load_newest(
     files: Files,
     directory: str,
-    offset: int,
+    producer_files: dict[int, set[str]],
+    offsets: list[int],
     segments: list[LogSegment],
-    state: ProducerStateManager,
-) -> bool:
+) -> tuple[ProducerStateManager, int]:
+    """Return the newest complete state of the files at these offsets, and its offset."""
+    without_windows: tuple[ProducerStateManager, int] | None = None
+    for offset in sorted(offsets, reverse=True):
+        state = _load_snapshot(files, directory, offset)
+        if state is None:
+            continue
+        if not state.producers or _load_windows(files, directory, offset, state):
+            return state, offset
+        without_windows = without_windows or (state, offset)
+    if without_windows is None:
+        return ProducerStateManager(), segments[0].base_offset
+    state, offset = without_windows
+    are_kafkas = not any(WINDOW_SUFFIX in suffixes for suffixes in producer_files.values())
+    before = [segment for segment in segments if segment.base_offset < offset]
+    _rebuild_windows(before[-WINDOW_SCAN_SEGMENTS:] if are_kafkas else before, offset, state)
+    return state, offset
+
+
+def _load_snapshot(files: Files, directory: str, offset: int) -> ProducerStateManager | None:
+    state = ProducerStateManager()
     try:
         state.load_snapshot(read_file(files, index_path(directory, offset, SNAPSHOT_SUFFIX)))
+    except FileNotFoundError:
+        return None
     except CorruptSnapshot as error:
         _logger.warning("skipping a damaged producer snapshot at %d: %s", offset, error)
-        return False
-    if not state.producers:
-        return True
+        return None
+    return state
+
+
+def _load_windows(files: Files, directory: str, offset: int, state: ProducerStateManager) -> bool:
+    """Load the windows of a loaded snapshot. Return False if they are not on the disk."""
     try:
         state.load_window(read_file(files, index_path(directory, offset, WINDOW_SUFFIX)))
-    except (FileNotFoundError, CorruptSnapshot):
-        _rebuild_windows(segments, offset, state)
+    except FileNotFoundError:
+        return False
+    except CorruptSnapshot as error:
+        _logger.warning("skipping damaged producer windows at %d: %s", offset, error)
+        return False
     return True
 
 
 def _rebuild_windows(segments: list[LogSegment], end: int, state: ProducerStateManager) -> None:
-    before = [segment for segment in segments if segment.base_offset < end]
-    scan = before[-WINDOW_SCAN_SEGMENTS:]
+    """Take the windows from the batches of these segments below `end`."""
     replayed = ProducerStateManager()
-    for _ in _replay(replayed, scan, scan[0].base_offset if scan else end, end):
+    for _ in _replay(replayed, segments, segments[0].base_offset if segments else end, end):
         pass
     state.use_windows(replayed)
 

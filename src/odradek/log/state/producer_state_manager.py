@@ -20,8 +20,8 @@ windows, oldest first::
 With it a start restores the whole windows without reading the log.
 
 Both files are written when a segment is rolled and at a clean stop. After a crash either may be
-torn. A file with a wrong CRC counts as missing: an older one is loaded, and the log is replayed
-from there.
+torn, missing or of an earlier state. An older pair is loaded then, and the log is replayed from
+there.
 """
 
 from __future__ import annotations
@@ -516,7 +516,12 @@ class ProducerStateManager:
                 known.batches = entry.batches
 
     def load_window(self, data: bytes) -> None:
-        """Replace the windows of the loaded snapshot by the batches of the window file."""
+        """Replace the windows of the loaded snapshot by the batches of the window file.
+
+        Raises:
+            CorruptSnapshot: The file is torn, or it is of another state than the snapshot: a power
+                cut kept an older file of the same name. The state is unchanged.
+        """
         windows: dict[int, deque[BatchTuple]] = {}
         for pid, epoch, first, last, offset, stamp, _ in _entries(data, _WINDOW_ENTRY):
             entry = self.producers.get(pid)
@@ -525,9 +530,12 @@ class ProducerStateManager:
             delta = (last - first) % (INT32_MAX + 1)
             window = windows.setdefault(pid, deque(maxlen=WINDOW_BATCHES))
             window.append(ProducerBatch(first, last, offset, delta, stamp))
-        for pid, window in windows.items():
-            if self.producers[pid].last_sequence >= 0:
-                self.producers[pid].batches = window
+        sequenced = {pid: e for pid, e in self.producers.items() if e.last_sequence >= 0}
+        for pid, entry in sequenced.items():
+            if pid not in windows or windows[pid][-1][:4] != entry.batches[-1][:4]:
+                raise CorruptSnapshot(f"the window of producer {pid} is not that of the snapshot")
+        for pid, entry in sequenced.items():
+            entry.batches = windows[pid]
 
 
 def _check_first(
