@@ -346,6 +346,8 @@ def test_image_without_a_topic_and_without_its_deletion_keeps_the_log(
         apply(machine.replicas, image, lost.without_deletions(lost.deletions))
         with pytest.raises(KafkaError):
             machine.replicas.log(GONE_0)
+        assigned = {log.topic_partition.topic for log in machine.logs.assigned_logs()}
+        assert assigned == {"kept"}, "retention would apply the default configs"
 
     machine.run(lose, power=None)
     assert machine.directories() == {"kept-0", "gone-0", "gone-1"}

@@ -153,7 +153,7 @@ class LogCleaner:
     async def _filthiest(self) -> LogToClean | None:
         manager, now_ms = self._manager, self._clock.time_ms()
         found = []
-        for log in manager.all_logs():
+        for log in manager.assigned_logs():
             if not log.config.cleanup_compact or len(log.segments) < 2:
                 continue
             if log.topic_partition in manager.cleaning:
@@ -192,7 +192,7 @@ class LogCleaner:
         ``compact,delete``, those past their retention.
         """
         now_ms = self._clock.time_ms()
-        for log in self._manager.all_logs():
+        for log in self._manager.assigned_logs():
             if not log.config.cleanup_compact or len(log.segments) < 2 or log.log_dir.offline:
                 continue
             try:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from odradek.environment.clock import Clock
 from odradek.environment.files import Files
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
 from odradek.log.file_pool import FilePool
 from odradek.log.segments.log_segment import IndexCache
 
@@ -34,6 +35,7 @@ class LogDir:
         clock: Clock,
         on_failure: Callable[[LogDir], None] | None = None,
         write_checkpoints: Callable[[LogDir], None] | None = None,
+        write_removals: Callable[[LogDir, TopicPartition], None] | None = None,
     ) -> None:
         self.path = path
         self.pool = pool
@@ -46,6 +48,7 @@ class LogDir:
         self.checkpoint_due = False
         self._on_failure = on_failure
         self._write_checkpoints = write_checkpoints
+        self._write_removals = write_removals
         self._lock = threading.Lock()
         # Not 0, because directories that the previous run created may not be on the disk.
         self._directories_created = 1
@@ -77,6 +80,18 @@ class LogDir:
     def torn_tail_cut(self, size_bytes: int) -> None:
         """Add to the number of bytes that recovery has cut off."""
         self.torn_bytes_cut += size_bytes
+
+    def prepare_directory(self, topic_partition: TopicPartition) -> None:
+        """Return when a new directory of this partition may be created.
+
+        The checkpoints must not have entries of a deleted partition of the same name. This waits
+        for the disk if the partition was deleted a moment ago.
+
+        Raises:
+            OSError: The checkpoints could not be written.
+        """
+        if self._write_removals is not None:
+            self._write_removals(self, topic_partition)
 
     def directory_created(self) -> None:
         """Note a new partition directory. The first flush of its log syncs its name."""

@@ -384,6 +384,7 @@ class UnifiedLog:
         log has no files.
         """
         if not self.on_disk:
+            self.log_dir.prepare_directory(self.topic_partition)
             make_directory(self.log_dir.files, self.directory)
             self.log_dir.directory_created()
             self._write_topic_id()

@@ -174,8 +174,10 @@ class ReplicaManager:
             log = None
         if log is None:
             log = self._log_manager.create(key, topic_id, config, is_new=not is_start)
-        elif log.config != config:
-            log.update_config(config)
+        else:
+            self._log_manager.assign(key)
+            if log.config != config:
+                log.update_config(config)
         if log.topic_id is None:
             log.assign_topic_id(topic_id)
         partition = Partition(key, topic_id, log)
@@ -231,6 +233,7 @@ class ReplicaManager:
         if recorded:
             yield from self._deletions.delete(topic.topic_id, keys)
         else:
+            self._log_manager.unassign(keys)
             logger.warning(
                 "topic %s (%s) is gone from the metadata without a deletion: its logs are kept",
                 topic.name,

@@ -30,6 +30,7 @@ from odradek.log.directories.log_manager import (
     parse_directory_name,
     renamed_directory,
 )
+from odradek.log.directories.offset_checkpoint_file import CLOSED_SUFFIX
 from odradek.log.log_dir import LogDir
 from odradek.log.state import checkpoints
 from tests.helpers.faulty_files import FaultyFiles
@@ -92,8 +93,8 @@ def stopped_without_time(root: Path, fsync_ms: int = 3) -> set[TopicPartition]:
     fill(manager)
     manager.close(within_ms=1_000)
     assert not (root / ".kafka_cleanshutdown").exists()
-    points = checkpoints.read_offsets(FILES, str(root / checkpoints.RECOVERY_POINT_FILE))
-    return {tp for tp, point in points.items() if point}
+    path = root / (checkpoints.RECOVERY_POINT_FILE + CLOSED_SUFFIX)
+    return {tp for tp, point in checkpoints.read_offsets(FILES, str(path)).items() if point}
 
 
 def test_nothing_is_synced_after_the_deadline(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_stop_without_time_to_sync_is_recovered_after_another_use(
     if why == "killed since":
         open_manager(tmp_path, CONFIG, boot_id=boot_id).close(clean=False)
     elif why == "another broker":
-        os.utime(tmp_path / checkpoints.RECOVERY_POINT_FILE, ns=(0, 10**18))
+        (tmp_path / checkpoints.RECOVERY_POINT_FILE).write_text("0\n0\n")
     elif why == "torn":
         (tmp_path / checkpoints.CLOSED_UNSYNCED_FILE).write_text('{"version":0,"boo')
     caplog.set_level(logging.INFO)

@@ -11,8 +11,9 @@ import pytest
 
 from odradek.environment.files import RealFiles
 from odradek.ids import TopicPartition
-from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile
+from odradek.log.directories.offset_checkpoint_file import CLOSED_SUFFIX, OffsetCheckpointFile
 from odradek.log.state.checkpoints import CorruptCheckpoint, read_offsets
+from tests.helpers.faulty_files import FaultyFiles
 
 TIMEOUT_S = 60
 NAME = "recovery-point-offset-checkpoint"
@@ -65,9 +66,24 @@ def test_written_offsets_are_read_again(tmp_path: Path) -> None:
     file.write(lambda: {T0: 1, T1: 2})
     file.update(T0, 7)
     file.remove({T1})
+    assert file.offsets == {T0: 7}
+    assert file.removes(T1)
+    file.write_removals()
     assert content(tmp_path) == file.offsets == {T0: 7}
+    assert not file.removes(T1)
     assert opened(tmp_path).offsets == {T0: 7}
     assert names(tmp_path) == [NAME]
+
+
+def test_a_removal_makes_no_system_call(tmp_path: Path) -> None:
+    """A rename of a file that is not synced would lose the entries of all logs in a power cut."""
+    files = FaultyFiles()
+    file = OffsetCheckpointFile(files, str(tmp_path), NAME)
+    file.write(lambda: {T0: 1, T1: 2})
+    writes, fsyncs = files.writes, files.fsyncs
+    file.remove({T1})
+    assert (files.writes, files.fsyncs) == (writes, fsyncs)
+    assert content(tmp_path) == {T0: 1, T1: 2}
 
 
 def test_the_loop_does_not_wait_for_a_write_that_waits_for_the_disk(tmp_path: Path) -> None:
@@ -76,27 +92,51 @@ def test_the_loop_does_not_wait_for_a_write_that_waits_for_the_disk(tmp_path: Pa
     file.write(lambda: {T0: 1, T1: 1})
     thread = in_thread(file, files, {T0: 2, T1: 2})
     file.remove({T1})
-    assert content(tmp_path) == {T0: 2}, "the removal contains what was being written"
-    assert file.offsets == {T0: 1}, "which no fsync has covered"
+    assert file.offsets == {T0: 1}, "no fsync has covered the write in progress"
     files.may_sync.set()
     thread.join(TIMEOUT_S)
-    assert content(tmp_path) == file.offsets == {T0: 2}, "the older write came later"
+    assert file.offsets == {T0: 2}
+    assert file.removes(T1), "the write in progress began before the removal"
+    file.write_removals()
+    assert content(tmp_path) == file.offsets == {T0: 2}
     assert names(tmp_path) == [NAME]
+
+
+def test_entry_of_a_log_that_is_deleted_in_the_meantime_is_not_written(tmp_path: Path) -> None:
+    file = opened(tmp_path)
+    file.write(lambda: {T0: 1})
+    file.update(T1, 2, lambda: True)
+    assert content(tmp_path) == file.offsets == {T0: 1}
 
 
 def test_a_closed_file_does_not_change(tmp_path: Path) -> None:
     files = HeldFiles()
     file = opened(tmp_path, files)
+    file.write(lambda: {T0: 0})
     thread = in_thread(file, files, {T0: 1})
     file.close(lambda: {T0: 2})
-    assert content(tmp_path) == {T0: 2}
     file.write(lambda: {T0: 3})
     file.update(T0, 4)
     file.remove({T0})
+    file.write_removals()
     files.may_sync.set()
     thread.join(TIMEOUT_S)
+    assert content(tmp_path) == {T0: 0}, "the last write has a name of its own until it is synced"
+    assert names(tmp_path) == [NAME, NAME + CLOSED_SUFFIX]
+    file.sync_closed()
     assert content(tmp_path) == {T0: 2}
     assert names(tmp_path) == [NAME]
+
+
+def test_file_of_an_unsynced_stop_is_used_only_if_it_is_complete(tmp_path: Path) -> None:
+    for use_closed in (True, False):
+        file = opened(tmp_path)
+        file.write(lambda: {T0: 1})
+        file.close(lambda: {T0: 2})
+        again = OffsetCheckpointFile(RealFiles(), str(tmp_path), NAME)
+        again.load(names(tmp_path), use_closed=use_closed)
+        assert again.offsets == content(tmp_path) == {T0: 2 if use_closed else 1}
+        assert names(tmp_path) == [NAME]
 
 
 def test_offsets_count_as_written_after_the_sync(tmp_path: Path) -> None:
@@ -132,9 +172,9 @@ def test_a_write_that_ends_after_a_removal_does_not_restore_the_entry(tmp_path: 
     file = opened(tmp_path, LateDirectory())
     file.write(lambda: {T0: 1, T1: 1})
     file.write(lambda: {T0: 2, T1: 2})
-    assert (content(tmp_path), file.offsets) == ({T0: 2}, {T0: 1})
-    file.write(lambda: {T0: 2})
     assert file.offsets == {T0: 2}
+    file.write_removals()
+    assert content(tmp_path) == file.offsets == {T0: 2}
 
 
 def test_a_failed_write_leaves_only_the_old_content(tmp_path: Path) -> None:

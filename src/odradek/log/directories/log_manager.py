@@ -19,7 +19,8 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from functools import partial
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import Clock
@@ -108,7 +109,15 @@ class LogManager:
         self.pool = FilePool(self.files, open_files_max or self.files.open_files_max)
         self.cache = IndexCache()
         self.log_dirs = [
-            LogDir(path, self.pool, self.cache, clock, self._dir_failed, self._checkpoint_directory)
+            LogDir(
+                path,
+                self.pool,
+                self.cache,
+                clock,
+                self._dir_failed,
+                self._checkpoint_directory,
+                self._write_removals,
+            )
             for path in map(os.path.abspath, log_dirs)
         ]
         self.cluster_id = ""
@@ -118,6 +127,7 @@ class LogManager:
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
         self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._assigned: set[TopicPartition] = set()
         self._conflicting: dict[TopicPartition, list[UnifiedLog]] = {}
         self._failure_callbacks: list[Callable[[LogDir], None]] = []
         self._locks: list[FileLock] = []
@@ -287,11 +297,10 @@ class LogManager:
     def _load_directory(
         self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None
     ) -> None:
-        clean, synced = self._take_clean_shutdown(log_dir)
         names = sorted(self.files.listdir(log_dir.path))
-        recovery_points, log_starts, high_watermarks, cleaned = (
-            self._read_offsets(log_dir, name, names) for name in _CHECKPOINTS
-        )
+        clean, synced, offsets = self._take_clean_shutdown(log_dir, names)
+        recovery_points, log_starts, high_watermarks, cleaned = offsets
+        found: set[TopicPartition] = set()
         now_ms = self.clock.time_ms()
         if not clean and any(map(parse_directory_name, names)):
             _logger.info("%s was not closed: checking what was not flushed", log_dir.path)
@@ -302,6 +311,7 @@ class LogManager:
             tp = parse_directory_name(name)
             if tp is None or not self.files.is_dir(f"{log_dir.path}/{name}"):
                 continue
+            found.add(tp)
             config = log_config(tp.topic) if log_config else self.default_config
             options = LoadOptions(
                 clean=clean,
@@ -319,28 +329,62 @@ class LogManager:
                 self._conflicting[tp].append(log)
             else:
                 self._logs[tp] = log
+        self._forget_lost_partitions(log_dir, found)
 
-    def _take_clean_shutdown(self, log_dir: LogDir) -> tuple[bool, bool]:
-        """Return whether the last stop closed every log, and whether all of it is on the disk.
+    def _take_clean_shutdown(
+        self, log_dir: LogDir, names: Collection[str]
+    ) -> tuple[bool, bool, list[Offsets]]:
+        """Return whether the last stop was clean, whether it was synced, and the checkpoints.
 
-        The mark of the clean stop is removed, so that a later crash is not taken for a clean stop.
+        A clean stop closed every log. Its mark is removed, so that a later crash is not taken for
+        a clean stop. The checkpoints of an unsynced stop are synced before that.
         """
-        unsynced = checkpoints.is_closed_unsynced(self.files, log_dir.path, self._boot_id)
-        synced, marked = (
-            unlink_if_exists(self.files, f"{log_dir.path}/{name}")
-            for name in (checkpoints.CLEAN_SHUTDOWN_FILE, checkpoints.CLOSED_UNSYNCED_FILE)
+        synced = checkpoints.CLEAN_SHUTDOWN_FILE in names
+        unsynced = not synced and checkpoints.is_closed_unsynced(
+            self.files, log_dir.path, self._boot_id
         )
-        if synced or marked:
+        offsets = [
+            self._read_offsets(file, names, use_closed=unsynced)
+            for file in self._checkpoints[log_dir].values()
+        ]
+        for name in (checkpoints.CLEAN_SHUTDOWN_FILE, checkpoints.CLOSED_UNSYNCED_FILE):
+            unlink_if_exists(self.files, f"{log_dir.path}/{name}")
+        if synced or checkpoints.CLOSED_UNSYNCED_FILE in names:
             self.files.fsync_dir(log_dir.path)
-        return synced or unsynced, synced
+        return synced or unsynced, synced, offsets
 
-    def _read_offsets(self, log_dir: LogDir, name: str, names: list[str]) -> Offsets:
-        file = self._checkpoints[log_dir][name]
+    def _read_offsets(
+        self, file: OffsetCheckpointFile, names: Collection[str], *, use_closed: bool
+    ) -> Offsets:
         try:
-            file.load(names)
+            file.load(names, use_closed=use_closed)
         except checkpoints.CorruptCheckpoint as error:
             _logger.warning("continuing without a checkpoint: %s", error)
         return file.offsets
+
+    def _forget_lost_partitions(self, log_dir: LogDir, found: Container[TopicPartition]) -> None:
+        """Remove the checkpoint entries of partitions whose directories a power cut lost.
+
+        They would hide the records of a new log of the same name: a log start offset of 5 hides
+        five records. The entry in the high watermarks stays with offset 0, because it names the
+        log directory of an empty partition.
+        """
+        for name, file in self._checkpoints[log_dir].items():
+            lost = {tp for tp, offset in file.offsets.items() if offset and tp not in found}
+            if not lost:
+                continue
+            _logger.warning("%s has entries of lost logs, which are removed: %s", file.path, lost)
+            kept = {
+                tp: 0 if tp in lost else offset
+                for tp, offset in file.offsets.items()
+                if tp not in lost or name == checkpoints.HIGH_WATERMARK_FILE
+            }
+            try:
+                file.write(partial(dict, kept))
+            except OSError as error:
+                if error.errno not in NO_SPACE_ERRNOS:
+                    raise
+                _logger.warning("removing the entries failed: %s", error)
 
     def _draw_jitter(self, config: LogConfig) -> int:
         """Return a random part of `segment.jitter.ms`.
@@ -362,6 +406,22 @@ class LogManager:
         for conflicting in self._conflicting.values():
             logs += conflicting
         return logs
+
+    def assign(self, topic_partition: TopicPartition) -> None:
+        """Note that the metadata assigns this partition to the broker.
+
+        Retention and compaction leave all other logs unchanged. Their configs are unknown, and the
+        default retention would delete the records of a topic that the metadata has lost.
+        """
+        self._assigned.add(topic_partition)
+
+    def unassign(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Undo `assign`, because the metadata has lost these partitions."""
+        self._assigned.difference_update(topic_partitions)
+
+    def assigned_logs(self) -> list[UnifiedLog]:
+        """Return a snapshot of the logs of assigned partitions."""
+        return [log for tp, log in self._logs.items() if tp in self._assigned]
 
     def conflicting_logs(self) -> dict[TopicPartition, list[UnifiedLog]]:
         """Return the logs in several directories, of topics with one name.
@@ -387,7 +447,7 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> UnifiedLog:
-        """Return the log of a partition, and create an empty one if it does not exist.
+        """Return the log of an assigned partition. Create an empty one if it does not exist.
 
         This makes no system call: the first append creates the directory. The log of a partition
         that is not new may be in an offline directory. The empty log is then assigned to that
@@ -396,6 +456,7 @@ class LogManager:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, because all directories are offline.
         """
+        self.assign(topic_partition)
         log = self._logs.get(topic_partition)
         if log is not None:
             return log
@@ -461,7 +522,9 @@ class LogManager:
         return renamed[0] if renamed else None
 
     def sync_directories(self) -> None:
-        """Make renamed partition directories durable. Blocks, so the owner must not call it.
+        """Make renamed partition directories durable, and remove their checkpoint entries.
+
+        Blocks, so the owner must not call it.
 
         Raises:
             KafkaError: A log directory is offline, or fails now.
@@ -471,6 +534,7 @@ class LogManager:
                 raise log_dir.error()
             try:
                 self.files.fsync_dir(log_dir.path)
+                self._write_all_removals(log_dir)
             except OSError as error:
                 raise log_dir.fail(error, "syncing renamed directories") from error
 
@@ -479,6 +543,7 @@ class LogManager:
     ) -> list[str]:
         """Close logs and rename their directories. Return the new paths. Every log is processed."""
         logs = [log for each in topic_partitions if (log := self._logs.pop(each, None))]
+        self.unassign(log.topic_partition for log in logs)
         renamed: list[str] = []
         failure: KafkaError | None = None
         for log in logs:
@@ -498,23 +563,21 @@ class LogManager:
                 log.log_dir.remove_later([path], due_ms)
         for log_dir in dict.fromkeys(log.log_dir for log in logs):
             deleted = {log.topic_partition for log in logs if log.log_dir is log_dir}
-            try:
-                self._remove_from_checkpoints(log_dir, deleted)
-            except OSError as error:
-                failure = log_dir.fail(
-                    error, f"removing the checkpoint entries of {len(deleted)} logs"
-                )
+            for file in self._checkpoints[log_dir].values():
+                file.remove(deleted)
+            log_dir.request_checkpoint()
         if failure is not None:
             raise failure
         return renamed
 
-    def _remove_from_checkpoints(self, log_dir: LogDir, deleted: set[TopicPartition]) -> None:
-        """Remove the entries of deleted partitions.
+    def _write_removals(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
+        """Write the checkpoints if they still have entries of a deleted log of this partition."""
+        if any(file.removes(topic_partition) for file in self._checkpoints[log_dir].values()):
+            self._write_all_removals(log_dir)
 
-        A new partition of the same name must not start with the old offsets.
-        """
+    def _write_all_removals(self, log_dir: LogDir) -> None:
         for file in self._checkpoints[log_dir].values():
-            file.remove(deleted)
+            file.write_removals()
 
     def set_producer_expiration(self, expiration_ms: int) -> None:
         """Set the time after which inactive producers expire, from the next expiration on."""
@@ -535,7 +598,7 @@ class LogManager:
 
     def load_for_retention(self, now_ms: int) -> None:
         """Read the data that `retain` needs from the disk. May run on any thread."""
-        for log in self.all_logs():
+        for log in self.assigned_logs():
             if not log.log_dir.offline:
                 try:
                     log.load_for_retention(now_ms)
@@ -543,7 +606,7 @@ class LogManager:
                     _logger.warning("retention of %s: %s", log.topic_partition, error)
 
     def retain(self, now_ms: int, *, wait: bool = True) -> int:
-        """Apply retention and expire producers in every log. Runs on the owner's thread.
+        """Apply retention and expire producers in assigned logs. Runs on the owner's thread.
 
         Args:
             wait: False skips each log for which the disk would have to be read.
@@ -552,7 +615,7 @@ class LogManager:
             The number of deleted segments.
         """
         count = 0
-        for log in self.all_logs():
+        for log in self.assigned_logs():
             log.producers.expire(now_ms, self._producer_expiration_ms)
             if log.log_dir.offline or log.topic_partition in self.cleaning:
                 continue
@@ -606,6 +669,7 @@ class LogManager:
         log_dir.clear_checkpoint_request()
         for name, collect in self._collectors(log_dir).items():
             self._checkpoints[log_dir][name].write(collect)
+        self._write_all_removals(log_dir)
 
     def _collectors(self, log_dir: LogDir) -> dict[str, Callable[[], Offsets]]:
         """Return the functions that collect the entries of each checkpoint."""
@@ -648,7 +712,7 @@ class LogManager:
         """
         if not log.closed:
             file = self._checkpoints[log.log_dir][checkpoints.CLEANER_OFFSET_FILE]
-            file.update(log.topic_partition, offset)
+            file.update(log.topic_partition, offset, lambda: log.closed)
 
     # -- closing -----------------------------------------------------------------------------------
 
@@ -716,7 +780,7 @@ class LogManager:
         """Sync the checkpoints, and mark the directory as closed for any start."""
         try:
             for file in self._checkpoints[log_dir].values():
-                file.sync()
+                file.sync_closed()
             self.files.fsync_dir(log_dir.path)
             marker = f"{log_dir.path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
             checkpoints.write_clean_shutdown(self.files, marker)

@@ -5,6 +5,12 @@ renamed. The lock is not held while a thread waits for the disk. Writes are numb
 write is dropped if a newer one was renamed before it. A slow fsync therefore delays neither the
 event loop nor the stop of the broker.
 
+A removal of entries waits for no disk either. It changes the content in memory, and the next write
+carries it out. `removes` reports whether an entry is still in the file.
+
+The last write of a broker that stops is not synced at first. It has a name of its own
+(``recovery-point-offset-checkpoint.closed``), so that a power cut leaves the synced content.
+
 State after a crash: the old content or the new, and files with the names of unfinished writes
 (``recovery-point-offset-checkpoint.7.tmp``), which `load` removes.
 """
@@ -14,13 +20,17 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from odradek.environment.files import READ, Files, OpenFile, unlink_if_exists
 from odradek.ids import TopicPartition
 from odradek.log.state import checkpoints
 
 Offsets = Mapping[TopicPartition, int]
+
+
+CLOSED_SUFFIX = ".closed"
+"""Suffix of the unsynced file that a stop leaves; see the module."""
 
 
 class OffsetCheckpointFile:
@@ -36,6 +46,7 @@ class OffsetCheckpointFile:
         self._directory = directory
         self._name = name
         self.path = f"{directory}/{name}"
+        self._closed_path = self.path + CLOSED_SUFFIX
         self.offsets: Offsets = {}
         self._lock = threading.Lock()
         self._latest: Offsets = {}
@@ -43,17 +54,30 @@ class OffsetCheckpointFile:
         self._renamed_write = 0
         self._renamed_offsets: Offsets = {}
         self._finished_write = 0
+        # Removed entries that are still in the file, with the last write before the removal.
+        self._removed: dict[TopicPartition, int] = {}
         self._closed = False
 
-    def load(self, names: Iterable[str]) -> None:
+    def load(self, names: Iterable[str], *, use_closed: bool = False) -> None:
         """Read the file, and remove the files of unfinished writes among `names` of the directory.
+
+        Args:
+            names: The names in the directory.
+            use_closed: Whether the file of the last stop is complete in the page cache. It is
+                synced and replaces the file. The caller syncs the directory.
 
         Raises:
             CorruptCheckpoint: The file is incomplete. The offsets are empty then.
+            OSError: A file cannot be read or synced.
         """
         unfinished = re.compile(re.escape(self._name) + r"\.\d+\.tmp\Z")
         for name in filter(unfinished.match, names):
             unlink_if_exists(self._files, f"{self._directory}/{name}")
+        if self._name + CLOSED_SUFFIX in names:
+            if use_closed:
+                self.sync_closed()
+            else:
+                unlink_if_exists(self._files, self._closed_path)
         self.offsets = self._latest = checkpoints.read_offsets(
             self._files, self.path, may_be_empty=self._name == checkpoints.CLEANER_OFFSET_FILE
         )
@@ -64,79 +88,114 @@ class OffsetCheckpointFile:
         Raises:
             OSError: The file keeps its old content.
         """
-        self._replace(lambda _: collect(), sync=True)
+        self._replace(lambda _: collect())
 
-    def update(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Write and sync one entry. Raise OSError as `write` does."""
-        self._replace(lambda latest: {**latest, topic_partition: offset}, sync=True)
+    def update(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        is_deleted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Write and sync one entry, unless its log `is_deleted`. Raise OSError as `write` does."""
 
-    def remove(self, deleted: set[TopicPartition]) -> None:
-        """Remove entries without waiting for the disk. Raise OSError as `write` does."""
+        def updated(latest: Offsets) -> Offsets:
+            return latest if is_deleted() else {**latest, topic_partition: offset}
 
-        def without(latest: Offsets) -> Offsets:
-            return {each: offset for each, offset in latest.items() if each not in deleted}
+        self._replace(updated)
 
-        self._replace(without, sync=False)
+    def remove(self, deleted: Iterable[TopicPartition]) -> None:
+        """Remove entries from the next write on. This makes no system call.
+
+        An entry of 0 is the same as a missing one, and may stay in the file.
+        """
+        with self._lock:
+            gone = set(deleted)
+            self._removed.update(
+                {each: self._last_write for each in gone if self._latest.get(each)}
+            )
+            self._latest = _without(self._latest, gone)
+            self.offsets = _without(self.offsets, gone)
+
+    def removes(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a removed entry of this partition is still in the file."""
+        return topic_partition in self._removed
+
+    def write_removals(self) -> None:
+        """Write and sync the file without removed entries. Raise OSError as `write` does."""
+        if self._removed:
+            self._replace(lambda latest: latest)
 
     def close(self, collect: Callable[[], Offsets] | None = None) -> None:
-        """Write for the last time, without waiting for the disk. Raise OSError as `write` does.
+        """Write for the last time, to the page cache only. Without `collect` the entries stay.
 
-        Writes in progress on other threads are dropped. Without `collect` the entries stay.
+        Writes in progress on other threads are dropped.
+
+        Raises:
+            OSError: The entries are not written.
         """
-        change = (lambda latest: latest) if collect is None else (lambda _: collect())
-        self._replace(change, sync=False, last=True)
-
-    def sync(self) -> None:
-        """Wait until the file is on the disk. The caller syncs the directory."""
-        handle = OpenFile(self._files, self._files.open(self.path, READ))
-        self._files.fsync(handle.fd)
-
-    def _replace(
-        self, change: Callable[[Offsets], Offsets], *, sync: bool, last: bool = False
-    ) -> None:
         with self._lock:
             if self._closed:
                 return
-            self._closed = last
+            self._closed = True
+            offsets = self._latest if collect is None else collect()
+        checkpoints.write_new_offsets(self._files, self._closed_path, offsets, sync=False)
+
+    def sync_closed(self) -> None:
+        """Replace the file by the file of `close`. The caller syncs the directory."""
+        self._sync(self._closed_path)
+        self._files.replace(self._closed_path, self.path)
+
+    def _sync(self, path: str) -> None:
+        handle = OpenFile(self._files, self._files.open(path, READ))
+        self._files.fsync(handle.fd)
+
+    def _replace(self, change: Callable[[Offsets], Offsets]) -> None:
+        with self._lock:
+            if self._closed:
+                return
             offsets = change(self._latest)
             is_newest = self._finished_write == self._last_write
-            if is_newest and offsets == self.offsets and not last:
+            if is_newest and offsets == self.offsets and not self._removed:
                 return
             self._latest = offsets
             self._last_write += 1
             number = self._last_write
+            has_removals = bool(self._removed)
         temporary = f"{self.path}.{number}.tmp"
         try:
-            checkpoints.write_new_offsets(self._files, temporary, offsets, sync=sync)
-            renamed = self._rename(temporary, number, offsets, last)
+            checkpoints.write_new_offsets(self._files, temporary, offsets, sync=True)
+            if has_removals:
+                # The directories of these partitions were renamed. They must not come back without
+                # their entries: compaction may have left gaps that only the entries explain.
+                self._files.fsync_dir(self._directory)
+            renamed = self._rename(temporary, number, offsets)
         except OSError:
             with contextlib.suppress(OSError):
                 unlink_if_exists(self._files, temporary)
             raise
         if not renamed:
             unlink_if_exists(self._files, temporary)
-        if sync:
-            self._finish_sync(number)
-        elif renamed and not last:
-            with self._lock:
-                self.offsets = change(self.offsets)
+        self._finish_sync()
 
-    def _finish_sync(self, number: int) -> None:
-        """Return when a synced write, or a newer write that replaced it, is in the file."""
+    def _finish_sync(self) -> None:
+        """Return when the newest renamed write, which contains this one, is in the file."""
         with self._lock:
             in_file, offsets = self._renamed_write, self._renamed_offsets
-        if in_file != number:  # the newer write contains this one, and may not be synced yet
-            self.sync()
         self._files.fsync_dir(self._directory)
         with self._lock:
             if in_file == self._renamed_write > self._finished_write:
-                self.offsets = offsets
+                self._removed = {each: n for each, n in self._removed.items() if n >= in_file}
+                self.offsets = _without(offsets, self._removed)
                 self._finished_write = in_file
 
-    def _rename(self, temporary: str, number: int, offsets: Offsets, last: bool) -> bool:
+    def _rename(self, temporary: str, number: int, offsets: Offsets) -> bool:
         with self._lock:
-            if number < self._renamed_write or (self._closed and not last):
+            if number < self._renamed_write or self._closed:
                 return False
             self._files.replace(temporary, self.path)
             self._renamed_write, self._renamed_offsets = number, offsets
             return True
+
+
+def _without(offsets: Offsets, deleted: Container[TopicPartition]) -> Offsets:
+    return {each: offset for each, offset in offsets.items() if each not in deleted}

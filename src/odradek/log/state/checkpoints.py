@@ -181,7 +181,7 @@ def write_closed_unsynced(files: Files, directory: str, boot_id: str) -> None:
     reveals a broker that used the directory since then. The file is not synced, because it is only
     valid together with the page cache.
     """
-    written_ms = files.modified_ms(f"{directory}/{RECOVERY_POINT_FILE}")
+    written_ms = _recovery_points_ms(files, directory)
     content = {"version": 0, "bootId": boot_id, "recoveryPointsMs": written_ms}
     text = json.dumps(content, separators=(",", ":"))
     write_file(files, f"{directory}/{CLOSED_UNSYNCED_FILE}", text.encode("utf-8"), sync=False)
@@ -191,7 +191,7 @@ def is_closed_unsynced(files: Files, directory: str, boot_id: str) -> bool:
     """Return whether `write_closed_unsynced` marked the directory since the machine booted."""
     try:
         content = json.loads(read_file(files, f"{directory}/{CLOSED_UNSYNCED_FILE}"))
-        written_ms = files.modified_ms(f"{directory}/{RECOVERY_POINT_FILE}")
+        written_ms = _recovery_points_ms(files, directory)
     except (FileNotFoundError, ValueError):
         return False
     return bool(boot_id) and content == {
@@ -199,3 +199,11 @@ def is_closed_unsynced(files: Files, directory: str, boot_id: str) -> bool:
         "bootId": boot_id,
         "recoveryPointsMs": written_ms,
     }
+
+
+def _recovery_points_ms(files: Files, directory: str) -> int:
+    """Return the time when the recovery points were written, or -1 if they never were."""
+    try:
+        return files.modified_ms(f"{directory}/{RECOVERY_POINT_FILE}")
+    except FileNotFoundError:
+        return -1
