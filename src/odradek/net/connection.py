@@ -108,7 +108,7 @@ class Shared:
     scratch: Scratch
     executor: Executor | None = None
     connections: dict[Connection, None] = field(default_factory=dict)
-    executing: set[Result[Chunks]] = field(default_factory=set)
+    executing: dict[Result[Chunks], None] = field(default_factory=dict)
     on_lost: Callable[[Connection], None] | None = None
 
 
@@ -457,7 +457,7 @@ class Connection(asyncio.BufferedProtocol):
             call_soon = self._shared.loop.call_soon
             if not reply.executed:
                 self._hold |= _EXECUTING
-                self._shared.executing.add(reply)
+                self._shared.executing[reply] = None
                 # Results call back in the middle of an append or of a coordinator's work.
                 reply.on_executed(partial(call_soon, self._executed, reply))
             if reply.done:
@@ -499,7 +499,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _executed(self, reply: Result[Chunks]) -> None:
         """Handle the end of a request's execution: the next request may start."""
-        self._shared.executing.discard(reply)
+        self._shared.executing.pop(reply, None)
         self._uncharge()
         if self._lent:
             lent, self._lent = self._lent, 0

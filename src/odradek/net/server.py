@@ -177,7 +177,8 @@ class Server:
             result.cancel()
         if executing:
             waits = [asyncio.ensure_future(wait_executed(result)) for result in executing]
-            _, endless = await asyncio.wait(waits, timeout=CANCELLED_WAIT_S)
+            await asyncio.wait(waits, timeout=CANCELLED_WAIT_S)
+            endless = [wait for wait in waits if not wait.done()]
             for wait in endless:
                 wait.cancel()
             if endless:

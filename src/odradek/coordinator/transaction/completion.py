@@ -145,7 +145,7 @@ class Completions:
             )
             return set()
         done = set()
-        for partition in partitions:
+        for partition in marker.partitions:
             code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code is ErrorCode.NONE:
                 done.add(partition)

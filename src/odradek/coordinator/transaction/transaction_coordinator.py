@@ -91,7 +91,7 @@ class TransactionCoordinator:
         self._image = image
         self._producer_ids = producer_ids
         self._active = False
-        self._background: set[Result[TransactionResponse]] = set()
+        self._background: dict[Result[TransactionResponse], None] = {}
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE,
             "transaction",
@@ -336,8 +336,8 @@ class TransactionCoordinator:
         """Run a decision in the background: no client waits for its response."""
         result = self._run(transactional_id, decide)
         if not result.done:
-            self._background.add(result)
-            result.on_done(self._background.discard)
+            self._background[result] = None
+            result.on_done(self._background.pop)
 
     def _perform(
         self, shard: TransactionShard, result: TransactionResult

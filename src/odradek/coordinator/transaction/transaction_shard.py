@@ -45,7 +45,7 @@ class TransactionShard:
         self.transactions: dict[str, TransactionMetadata] = {}
         self._changes: UncommittedChanges[str, TransactionMetadata] = UncommittedChanges()
         # The transactional ids with an open transaction. Only these can time out.
-        self.ongoing: set[str] = set()
+        self.ongoing: dict[str, None] = {}
         self.served = False
         self._on_loaded = on_loaded
         self._on_unload = on_unload
@@ -57,7 +57,7 @@ class TransactionShard:
         transactional_id = key.transactional_id
         if value is None:
             self.transactions.pop(transactional_id, None)
-            self.ongoing.discard(transactional_id)
+            self.ongoing.pop(transactional_id, None)
             return
         try:
             metadata = from_record(key, value)
@@ -76,9 +76,9 @@ class TransactionShard:
         transactional_id = metadata.transactional_id
         self.transactions[transactional_id] = metadata
         if metadata.state is TransactionState.ONGOING:
-            self.ongoing.add(transactional_id)
+            self.ongoing[transactional_id] = None
         else:
-            self.ongoing.discard(transactional_id)
+            self.ongoing.pop(transactional_id, None)
 
     def keep(self, offset: int, key: Message) -> None:
         """Keep the metadata that the uncommitted record at `offset` replaces."""

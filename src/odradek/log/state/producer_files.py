@@ -75,7 +75,7 @@ def delete_producer_files(
 ) -> None:
     """Remove the producer files of offsets above the log's end."""
     for offset in [offset for offset in producer_files if offset > above]:
-        for suffix in producer_files.pop(offset):
+        for suffix in sorted(producer_files.pop(offset)):
             files.unlink(index_path(directory, offset, suffix))
 
 
@@ -85,7 +85,7 @@ def delete_stray_producer_files(
     """Remove the producer files of earlier stops. Keep those at segments' bases and the newest."""
     newest = max(producer_files, default=0)
     for offset in [o for o in producer_files if o != newest and o not in bases]:
-        for suffix in producer_files.pop(offset):
+        for suffix in sorted(producer_files.pop(offset)):
             files.unlink(index_path(directory, offset, suffix))
 
 

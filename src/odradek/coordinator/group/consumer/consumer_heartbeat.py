@@ -461,7 +461,7 @@ def resolve(
     used = {member.regex for member in members.values() if member.regex}
     current = group.seen_metadata == context.image.offset
     needed = [each for each in used if not (current and each in group.regexes)]
-    missing = [each for each in needed if context.matches.lacks(each)]
+    missing = [each for each in sorted(needed) if context.matches.lacks(each)]
     if missing:
         raise PatternsNeeded(missing)
     found = {each: known for each, known in group.regexes.items() if each in used}
@@ -569,7 +569,7 @@ def fence(
         if result.downgraded is not None:
             return result
     left = {each: member for each, member in group.members.items() if each not in ids}
-    for member_id in ids:
+    for member_id in [member.member_id for member in gone]:
         records += write.member_tombstones(group_id, member_id)
     # New topics that an expression matches are found by the next heartbeat of another member.
     records += unused_regexes(group, {member.regex for member in left.values() if member.regex})

@@ -96,11 +96,11 @@ def partitions_of(assignment: Assignment) -> Iterator[tuple[Uuid, int]]:
 
 
 def assignment_of(partitions: Iterable[tuple[Uuid, int]]) -> dict[Uuid, frozenset[int]]:
-    """Return the assignment of these partitions."""
+    """Return the assignment of these partitions. Its order does not depend on theirs."""
     by_topic: dict[Uuid, set[int]] = {}
     for topic_id, partition in partitions:
         by_topic.setdefault(topic_id, set()).add(partition)
-    return {topic_id: frozenset(found) for topic_id, found in by_topic.items()}
+    return {topic_id: frozenset(found) for topic_id, found in sorted(by_topic.items())}
 
 
 class TopicPartitions(Protocol):
