@@ -1,0 +1,62 @@
+"""A broker takes everything from its environment: with fakes it runs without the system."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environment.isolated_broker import BATCHES, KEYS
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "from tests.environment.isolated_broker import main; main()"
+
+
+def run(hash_seed: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/src:{ROOT}", "PYTHONHASHSEED": hash_seed},
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def observed() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("1"))
+    return found
+
+
+def values(number: int, first_offset: int) -> list[list[Any]]:
+    return [[first_offset + key, f"value {number} of key {key}"] for key in range(KEYS)]
+
+
+def test_a_broker_on_fakes_uses_no_socket_file_thread_or_process(observed: dict[str, Any]) -> None:
+    assert observed["reached"] == []
+    assert observed["threads"] == ["MainThread"]
+
+
+def test_the_watched_process_notices_each_way_to_the_system(observed: dict[str, Any]) -> None:
+    ways = {"os.urandom", "os.listdir", "socket.__new__", "subprocess.Popen", "Thread.start"}
+    assert ways <= set(observed["noticed"])
+
+
+def test_a_broker_on_fakes_serves_compacts_and_starts_again(observed: dict[str, Any]) -> None:
+    assert observed["first"] == values(0, 0)
+    newest = observed["compacted"][-KEYS:]
+    assert newest == values(BATCHES - 1, (BATCHES - 1) * KEYS)
+    assert len(observed["compacted"]) < BATCHES * KEYS / 2
+    assert observed["started again"] == observed["compacted"]
+
+
+def test_a_broker_on_fakes_does_not_depend_on_the_order_of_hashes(observed: dict[str, Any]) -> None:
+    assert json.loads(run("2")) == observed
