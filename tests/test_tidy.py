@@ -61,6 +61,7 @@ def test_no_module_is_an_orphan() -> None:
         "protocol.show",
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
+        "metadata.image_records",  # awaits the controller
         "pipeline.jobs.ingest",
     }
     text = "\n".join(path.read_text(encoding="utf-8") for path in PRODUCT)
@@ -537,7 +538,11 @@ USED_ELSEWHERE = {
             "resume_writing",
         )
     ),
+    # awaits the feed
+    "metadata.image_records.image_records",
+    "metadata.records.decode_record",
     # awaits the controller of a cluster
+    "metadata.delta.MetadataDelta.replaying",
     "metadata.image.MetadataImage.is_eligible",
     "metadata.znodes.decode_broker",
 }

@@ -71,7 +71,7 @@ def test_own_fields_of_kafkas_messages_are_tagged_and_skipped_by_kafka() -> None
         for field in struct.fields
         if field.own
     }
-    assert set(own) == {("EnvelopeRequest", "ListenerName")}
+    assert set(own) == {("EnvelopeRequest", "ListenerName"), ("RegisterBrokerRecord", "BootId")}
     for field in own.values():
         assert field.versions == field.tagged
         assert field.tag >= 10_000

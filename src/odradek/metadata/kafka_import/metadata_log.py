@@ -11,15 +11,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from odradek.environment.files import Files, read_file
 from odradek.log.segments.log_segment import LOG_SUFFIX
+from odradek.metadata.records import Frame, read_frame
 from odradek.records.batch import CONTROL_MASK, HEADER_BYTES, MAGIC_V2, crc_is_valid, parse_header
 from odradek.records.record import CorruptRecord, iter_batches, iter_records
 
-FRAME_VERSION = 1
-_VARINT_BYTES_MAX = 5
 _SNAPSHOT = re.compile(r"(\d{20})-\d{10}\.checkpoint\Z")
 _SEGMENT = re.compile(r"(\d{20})" + re.escape(LOG_SUFFIX) + r"\Z")
 _logger = logging.getLogger(__name__)
@@ -27,14 +25,6 @@ _logger = logging.getLogger(__name__)
 
 class UnreadableMetadata(OSError):
     """Kafka's metadata cannot be imported. The message is one clear line for the operator."""
-
-
-class Frame(NamedTuple):
-    """One record: the message's type, version and bytes."""
-
-    api_key: int
-    version: int
-    body: memoryview
 
 
 def read_frames(files: Files, directory: str) -> Iterator[Frame]:
@@ -116,25 +106,6 @@ def _frames(path: str, batch: memoryview, start_offset: int) -> Iterator[Frame]:
     try:
         for record in iter_records(batch):
             if record.offset >= start_offset and record.value is not None:
-                yield _frame(record.value)
+                yield read_frame(record.value)
     except (CorruptRecord, ValueError) as error:
         raise UnreadableMetadata(f"{path} cannot be read: {error}") from error
-
-
-def _frame(value: bytes) -> Frame:
-    frame_version, position = _unsigned_varint(value, 0)
-    if frame_version != FRAME_VERSION:
-        raise ValueError(f"unknown frame version {frame_version}")
-    api_key, position = _unsigned_varint(value, position)
-    version, position = _unsigned_varint(value, position)
-    return Frame(api_key, version, memoryview(value)[position:])
-
-
-def _unsigned_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number at a position, and the position after it. ValueError if it is torn."""
-    number = 0
-    for i, byte in enumerate(data[position : position + _VARINT_BYTES_MAX]):
-        number |= (byte & 0x7F) << (7 * i)
-        if not byte & 0x80:
-            return number, position + i + 1
-    raise ValueError("a varint does not end")

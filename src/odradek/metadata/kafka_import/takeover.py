@@ -26,8 +26,6 @@ from odradek.metadata.internal_topics import internal_topic
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata, read_frames
 from odradek.metadata.kafka_import.metadata_replay import (
     ImportedCluster,
-    ImportedPartition,
-    ImportedTopic,
     replay,
 )
 from odradek.metadata.persistent import PersistentMap
@@ -112,7 +110,7 @@ def find_takeover(
     _logger.warning(
         "the log directories have %d topics, but there is no metadata store and no %s: "
         "their configs, with retention, are the defaults. Set them before old records are deleted",
-        len(found.topics),
+        len(found.image.topics_by_id),
         METADATA_DIRECTORY,
     )
     return _take_over(config, cluster_id, found, by_partition)
@@ -122,41 +120,37 @@ def _take_over(
     config: BrokerConfig, cluster_id: str, found: ImportedCluster, logs: Logs
 ) -> Takeover:
     node = BrokerId(config.node_id)
-    topics = [_topic_image(node, topic, logs) for topic in found.topics.values()]
+    topics = [_topic_image(node, topic, logs) for topic in found.image.topics_by_id.values()]
     image = MetadataImage(
         cluster_id=cluster_id,
         controller_id=node,
         topics_by_name=PersistentMap({topic.name: topic for topic in topics}),
         topics_by_id=PersistentMap({topic.topic_id: topic for topic in topics}),
-        features=PersistentMap(_features(found.features)),
-        client_quotas=PersistentMap(_quotas(found)),
+        features=PersistentMap(_features(found.image.features)),
+        client_quotas=PersistentMap(_quotas(found.image.client_quotas)),
     )
     image = _with_configs(image, config, found)
     used = _highest_producer_id(logs)
     _report(image, found)
-    return Takeover(image, node, max(found.next_producer_id, used + 1))
+    return Takeover(image, node, max(found.image.next_producer_id, used + 1))
 
 
 def _highest_producer_id(logs: Logs) -> int:
     return max((pid for log in logs.values() for pid in log.producers.producers), default=-1)
 
 
-def _topic_image(node: BrokerId, found: ImportedTopic, logs: Logs) -> TopicImage:
-    name = TopicName(found.name)
-    if sorted(found.partitions) != list(range(len(found.partitions))) or not found.partitions:
-        raise UnreadableMetadata(
-            f"the partitions of topic {name} are {sorted(found.partitions)}, and must be "
-            "consecutive from 0"
-        )
-    partitions = tuple(
-        _partition_image(node, number, partition, logs.get(TopicPartition(name, number)))
-        for number, partition in sorted(found.partitions.items())
-    )
-    return TopicImage(name, found.topic_id, partitions)
+def _topic_image(node: BrokerId, found: TopicImage, logs: Logs) -> TopicImage:
+    if not found.partition_count:
+        raise UnreadableMetadata(f"topic {found.name} has no partitions")
+    partitions = [
+        _partition_image(node, each, logs.get(TopicPartition(found.name, each.partition)))
+        for each in found.partitions
+    ]
+    return TopicImage(found.name, found.topic_id, partitions)
 
 
 def _partition_image(
-    node: BrokerId, number: int, found: ImportedPartition, log: UnifiedLog | None
+    node: BrokerId, found: PartitionImage, log: UnifiedLog | None
 ) -> PartitionImage:
     """Return the partition with this broker's replica as the only one, as there is no other broker.
 
@@ -164,10 +158,10 @@ def _partition_image(
     """
     epoch = max(found.leader_epoch, log.latest_epoch if log is not None else 0, 0)
     if node in found.replicas:
-        image = new_partition(number, (node,))
+        image = new_partition(found.partition, (node,))
         return replace(image, leader_epoch=epoch)
-    elsewhere = tuple(BrokerId(broker) for broker in found.replicas)
-    return PartitionImage(number, NO_LEADER, epoch, 0, elsewhere, elsewhere)
+    elsewhere = found.replicas
+    return PartitionImage(found.partition, NO_LEADER, epoch, 0, elsewhere, elsewhere)
 
 
 def _features(found: Mapping[str, int]) -> dict[str, int]:
@@ -186,9 +180,9 @@ def _features(found: Mapping[str, int]) -> dict[str, int]:
     return levels
 
 
-def _quotas(found: ImportedCluster) -> Quotas:
+def _quotas(found: Quotas) -> Quotas:
     quotas: Quotas = {}
-    for entity, values in found.quotas.items():
+    for entity, values in found.items():
         for key, value in sorted(values.items()):
             alteration = QuotaAlteration(entity, [(key, value)])
             quotas, results = plan_alterations(quotas, [alteration])
@@ -200,25 +194,22 @@ def _quotas(found: ImportedCluster) -> Quotas:
 def _with_configs(
     image: MetadataImage, config: BrokerConfig, found: ImportedCluster
 ) -> MetadataImage:
-    topics: dict[TopicName, dict[str, str]] = {}
-    groups: dict[str, dict[str, str]] = {}
-    client_metrics: dict[str, dict[str, str]] = {}
-    for (kind, name), values in sorted(found.configs.items()):
-        if kind not in ResourceType.__members__.values():
-            _logger.warning("not imported: configs of %s, of unknown type %d", name, kind)
-            continue
-        configs = _accepted(image, config, ResourceType(kind), name, values)
-        if not configs:
-            continue
-        if kind == ResourceType.TOPIC:
-            topics[TopicName(name)] = configs
-        elif kind == ResourceType.GROUP:
-            groups[name] = configs
-        elif kind == ResourceType.CLIENT_METRICS:
-            client_metrics[name] = configs
-        else:
-            image = image.with_configs({}, {name: configs})
-    return image.with_configs(topics, {}, groups, client_metrics)
+    for topic, values in found.image.topic_configs.items():
+        configs = _accepted(image, config, ResourceType.TOPIC, topic, values)
+        image = image.with_configs({topic: configs}, {})
+    for name, values in found.image.broker_configs.items():
+        image = image.with_configs(
+            {}, {name: _accepted(image, config, ResourceType.BROKER, name, values)}
+        )
+    metrics = {
+        name: _accepted(image, config, ResourceType.CLIENT_METRICS, name, values)
+        for name, values in found.image.client_metrics.items()
+    }
+    groups = {
+        name: _accepted(image, config, ResourceType.GROUP, name, values)
+        for name, values in found.image.group_configs.items()
+    }
+    return image.with_configs({}, {}, groups, metrics)
 
 
 def _accepted(
@@ -258,29 +249,26 @@ def _from_directories(
     config: BrokerConfig, logs: Logs, new_uuid: Callable[[], Uuid]
 ) -> ImportedCluster:
     """Return the topics of the partitions found, with the id in their ``partition.metadata``."""
-    cluster = ImportedCluster()
-    names = sorted({partition.topic for partition in logs})
-    for name in names:
+    node = BrokerId(config.node_id)
+    topics: dict[TopicName, TopicImage] = {}
+    configs: dict[TopicName, dict[str, str]] = {}
+    for name in sorted({TopicName(partition.topic) for partition in logs}):
         found = {tp.partition: log for tp, log in logs.items() if tp.topic == name}
         topic_id = _common_id(name, found) or new_uuid()
-        epochs = {n: found[n].latest_epoch if n in found else 0 for n in range(max(found) + 1)}
-        cluster.topics[topic_id] = ImportedTopic(
+        epochs = [found[n].latest_epoch if n in found else 0 for n in range(max(found) + 1)]
+        topics[name] = TopicImage(
             name,
             topic_id,
-            {
-                n: ImportedPartition(epoch, (config.node_id,), (config.node_id,))
-                for n, epoch in epochs.items()
-            },
+            [PartitionImage(n, node, epoch, 0, (node,), (node,)) for n, epoch in enumerate(epochs)],
         )
         own = internal_topic(config, name)
         if own is not None:
-            configs = {key: value for key, value in own.configs if value is not None}
-            cluster.configs[ResourceType.TOPIC, name] = configs
+            configs[name] = {key: value for key, value in own.configs if value is not None}
     used = _highest_producer_id(logs)
     # The newest block may have been allocated although no log has an id of it.
     size = znodes.PRODUCER_ID_BLOCK_SIZE
-    cluster.next_producer_id = (used // size + 2) * size
-    return cluster
+    image = MetadataImage(next_producer_id=(used // size + 2) * size)
+    return ImportedCluster(image.with_topics(topics, configs))
 
 
 def _common_id(name: str, logs: Mapping[int, UnifiedLog]) -> Uuid | None:

@@ -1,0 +1,226 @@
+"""Images as records, and the difference of two images as records. Pure.
+
+A broker that cannot continue with deltas, because of a gap or a new controller, gets the records of
+a whole image. It applies the difference to its own image, so that its subscribers visit only what
+changed. All functions are generators, because an image may have 100,000 partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from odradek.ids import Uuid
+from odradek.metadata.config_changes import ResourceType
+from odradek.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    Overrides,
+    PartitionImage,
+    TopicDeletion,
+    TopicImage,
+    deletion_of,
+)
+from odradek.metadata.persistent import PersistentMap
+from odradek.metadata.quotas import Entity
+from odradek.metadata.records import MetadataRecord
+from odradek.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
+from odradek.protocol.messages.config_record import ConfigRecord
+from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
+from odradek.protocol.messages.partition_record import PartitionRecord
+from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
+from odradek.protocol.messages.register_broker_record import (
+    BrokerEndpoint,
+    BrokerFeature,
+    RegisterBrokerRecord,
+)
+from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
+from odradek.protocol.messages.topic_deletion_record import TopicDeletionRecord
+from odradek.protocol.messages.topic_record import TopicRecord
+from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+
+K = TypeVar("K")
+V = TypeVar("V")
+_NO_OVERRIDES: Overrides = {}
+_NO_RATES: Mapping[str, float] = {}
+
+
+def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
+    """Yield records that make `image` out of an empty one, always in the same order."""
+    return difference(MetadataImage(), image)
+
+
+def difference(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord]:
+    """Yield records that make the contents of `new` out of `old`.
+
+    Cluster id, controller and offset are not in records. A topic that is absent from `new` without
+    a recorded deletion is removed and its deletion is ended. Nothing deletes its logs.
+    """
+    yield from _features(old, new)
+    yield from _brokers(old, new)
+    removed = [
+        topic for topic_id, topic in old.topics_by_id.items() if _is_removed(topic, topic_id, new)
+    ]
+    for topic in removed:
+        yield RemoveTopicRecord(topic.topic_id)
+    for topic_id, topic in new.topics_by_id.items():
+        before = old.topics_by_id.get(topic_id)
+        if topic is not before:
+            if before is not None and _is_removed(before, topic_id, new):
+                before = None
+            yield from topic_records(before, topic)
+    yield from _deletions(old, new, removed)
+    configs = old.topic_configs.without(*(topic.name for topic in removed))
+    yield from _configs(ResourceType.TOPIC, configs, new.topic_configs)
+    yield from _configs(ResourceType.BROKER, old.broker_configs, new.broker_configs)
+    yield from _configs(ResourceType.GROUP, old.group_configs, new.group_configs)
+    yield from _configs(ResourceType.CLIENT_METRICS, old.client_metrics, new.client_metrics)
+    for entity, before_rates, rates in _changed(old.client_quotas, new.client_quotas):
+        yield from quota_records(entity, before_rates or _NO_RATES, rates or _NO_RATES)
+    if new.next_producer_id != old.next_producer_id:
+        yield ProducerIdsRecord(next_producer_id=new.next_producer_id)
+
+
+def _is_removed(topic: TopicImage, topic_id: Uuid, new: MetadataImage) -> bool:
+    """Return whether a topic ends. With another name or fewer partitions it begins again."""
+    after = new.topics_by_id.get(topic_id)
+    return (
+        after is None or after.name != topic.name or after.partition_count < topic.partition_count
+    )
+
+
+def _changed(
+    old: PersistentMap[K, V], new: PersistentMap[K, V]
+) -> Iterator[tuple[K, V | None, V | None]]:
+    """Yield key, old value and new value of each entry that differs."""
+    if old is new:
+        return
+    for key, before in old.items():
+        if key not in new:
+            yield key, before, None
+    for key, after in new.items():
+        found = old.get(key)
+        if found is not after and found != after:
+            yield key, found, after
+
+
+# --- topics ---
+
+
+def topic_records(before: TopicImage | None, topic: TopicImage) -> Iterator[MetadataRecord]:
+    """Yield the records of a topic: all of it if it is new, otherwise changed partitions."""
+    if before is None:
+        yield TopicRecord(topic.name, topic.topic_id)
+        for partition in topic.partitions:
+            yield partition_record(topic.topic_id, partition)
+        return
+    for number, partition in enumerate(topic.partitions):
+        if number >= before.partition_count or before.partitions[number] != partition:
+            yield partition_record(topic.topic_id, partition)
+
+
+def partition_record(topic_id: Uuid, partition: PartitionImage) -> PartitionRecord:
+    """Return the record of the whole state of a partition."""
+    return PartitionRecord(
+        partition_id=partition.partition,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=int(partition.leader_recovery_state),
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
+        eligible_leader_replicas=list(partition.elr) or None,
+        last_known_elr=list(partition.last_known_elr) or None,
+    )
+
+
+def _deletions(
+    old: MetadataImage, new: MetadataImage, removed: list[TopicImage]
+) -> Iterator[MetadataRecord]:
+    replayed = old.deletions.with_changes({topic.topic_id: deletion_of(topic) for topic in removed})
+    for topic_id, before, after in _changed(replayed, new.deletions):
+        if after is not None:
+            yield deletion_record(topic_id, after)
+        elif before is not None and before.brokers:
+            yield deletion_record(topic_id, TopicDeletion(before.name, ()))
+
+
+def deletion_record(topic_id: Uuid, deletion: TopicDeletion) -> TopicDeletionRecord:
+    """Return the record of a deletion. Without brokers it ends the deletion."""
+    return TopicDeletionRecord(topic_id, deletion.name, list(deletion.brokers))
+
+
+# --- brokers, features, configs, quotas ---
+
+
+def _features(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord]:
+    for name, _, level in _changed(old.features, new.features):
+        yield FeatureLevelRecord(name, level or 0)
+
+
+def _brokers(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord]:
+    for broker_id, before, after in _changed(old.brokers, new.brokers):
+        if after is not None:
+            yield registration_record(after)
+        elif before is not None:
+            yield UnregisterBrokerRecord(broker_id, before.epoch)
+
+
+def registration_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
+    """Return the record of a broker's registration with its whole state."""
+    return RegisterBrokerRecord(
+        broker_id=broker.id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=[
+            BrokerEndpoint(each.listener, each.host, each.port, int(each.security_protocol))
+            for each in broker.listeners
+        ],
+        features=[
+            BrokerFeature(name, low, high) for name, (low, high) in sorted(broker.features.items())
+        ],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.directories),
+        boot_id=broker.boot_id,
+    )
+
+
+def _configs(
+    kind: ResourceType, old: PersistentMap[K, Overrides], new: PersistentMap[K, Overrides]
+) -> Iterator[MetadataRecord]:
+    for name, before, after in _changed(old, new):
+        yield from config_records(kind, str(name), before or _NO_OVERRIDES, after or _NO_OVERRIDES)
+
+
+def config_records(
+    kind: ResourceType, name: str, before: Overrides, after: Overrides
+) -> Iterator[ConfigRecord]:
+    """Yield the records that change a resource's overrides from `before` to `after`."""
+    for key in before:
+        if key not in after:
+            yield ConfigRecord(int(kind), name, key, None)
+    for key, value in after.items():
+        if before.get(key) != value:
+            yield ConfigRecord(int(kind), name, key, value)
+
+
+def quota_records(
+    entity: Entity, before: Mapping[str, float], after: Mapping[str, float]
+) -> Iterator[ClientQuotaRecord]:
+    """Yield the records that change an entity's quotas from `before` to `after`."""
+    for key in before:
+        if key not in after:
+            yield ClientQuotaRecord(_entity_data(entity), key, remove=True)
+    for key, value in after.items():
+        if before.get(key) != value:
+            yield ClientQuotaRecord(_entity_data(entity), key, value)
+
+
+def _entity_data(entity: Entity) -> list[EntityData]:
+    return [EntityData(kind, name) for kind, name in entity]
