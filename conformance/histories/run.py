@@ -162,7 +162,8 @@ def _possible(plan: Plan) -> tuple[str, ...]:
 
 def _record_test(plan: Plan, history: HistoryFile) -> None:
     shown = {
-        "broker": plan.start or "at an address",
+        # A record must not depend on the place of the virtual environment.
+        "broker": (plan.start or "at an address").replace(sys.executable, "python"),
         "seed": plan.seed,
         "seconds": plan.seconds,
         "mode": plan.mode,
