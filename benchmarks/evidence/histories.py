@@ -111,8 +111,8 @@ class Histories(CommandExperiment):
         return {self.name: "\n".join(text), f"{self.name}.summary": summary(record, self.broker)}
 
     def verdict(self, record: Record) -> str:
-        runs = [values for values in record.values.values() if values["anomalies"]]
-        return f"{len(runs)} runs with anomalies" if runs else super().verdict(record)
+        count = sum(bool(values["anomalies"]) for values in record.values.values())
+        return f"runs with anomalies: {count}" if count else super().verdict(record)
 
 
 class KafkaHistories(Histories):
