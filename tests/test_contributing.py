@@ -6,7 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+from conformance.differential import registry
+
 from odradek.protocol import codec
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from odradek.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
 
 PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
@@ -19,6 +24,16 @@ def _names_of(title: str) -> dict[str, Any]:
     names: dict[str, Any] = {}
     exec(compile(found[1], title, "exec"), names)
     return names
+
+
+class DirectSession:
+    """Keeps the requests of a scenario."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, object] = {}
+
+    def ask(self, step: str, request: object) -> None:
+        self.asked[step] = request
 
 
 class DirectClient:
@@ -38,3 +53,17 @@ def test_the_example_of_an_api_works() -> None:
     example = _names_of("tests/broker/handlers/test_unregister_broker.py")
     assert "version 0" in handler["__doc__"]
     example["test_unknown_broker_is_not_registered"](DirectClient(handler))
+
+
+def test_the_example_of_a_scenario_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenarios = {}
+
+    def scenario(key: ApiKey) -> Any:
+        return lambda run: scenarios.setdefault(key, run)
+
+    # The API is not served, so the real decorator would refuse it.
+    monkeypatch.setattr(registry, "scenario", scenario)
+    _names_of("conformance/differential/scenarios/cluster.py")
+    session = DirectSession()
+    scenarios[ApiKey.UNREGISTER_BROKER](session)
+    assert session.asked == {"unknown broker": UnregisterBrokerRequest(broker_id=9)}
