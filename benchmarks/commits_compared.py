@@ -188,18 +188,18 @@ def compare(
     return True
 
 
-def recorded(out: Path, wanted: Values) -> Values:
+def recorded(out: Path, requested: Values) -> Values:
     """The result so far: an earlier run's pairs count when commits, scale and machine agree."""
     if not out.exists():
-        return {**wanted, "pairs": []}
+        return {**requested, "pairs": []}
     found: Values = json.loads(out.read_text(encoding="utf-8"))
-    if differing := [key for key in ("base", "head", "scale") if found[key] != wanted[key]]:
+    if differing := [key for key in ("base", "head", "scale") if found[key] != requested[key]]:
         raise SystemExit(f"{out} has another {', '.join(differing)}. Remove it to begin again.")
     # The date of a run is its own; each pair has one.
     same = {key: value for key, value in found["machine"].items() if key != "date"}
-    if same != {key: value for key, value in wanted["machine"].items() if key != "date"}:
+    if same != {key: value for key, value in requested["machine"].items() if key != "date"}:
         raise SystemExit(f"{out} was measured on another machine. Remove it to begin again.")
-    return {**found, "pairs_wanted": wanted["pairs_wanted"]}
+    return {**found, "pairs_wanted": requested["pairs_wanted"]}
 
 
 # --- the commits ---
@@ -249,7 +249,7 @@ def _check_source(source: Path) -> None:
         raise SystemExit(f"{source} is not what Python imports, but {found.strip()}")
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -275,19 +275,19 @@ def main() -> None:
     folder = options.out or published
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / f"commits-{names['base'][:7]}-{names['head'][:7]}.json"
-    quiet = contextlib.nullcontext(False) if options.quick else steady_memory(_tell)
+    quiet = contextlib.nullcontext(False) if options.quick else steady_memory(_report)
     with worktrees(names) as sources, quiet as steady:
-        wanted = {
+        requested = {
             **sides,
             "machine": description(steady_memory=steady, peers=False),
             "pairs_wanted": options.pairs or (QUICK_PAIRS if options.quick else PAIRS),
             "scale": options.scale or (QUICK_SCALE if options.quick else 1.0),
             "seed": Random().randrange(1 << 32) if options.seed is None else options.seed,
         }
-        result = recorded(out, wanted)
+        result = recorded(out, requested)
 
         def measure(pair: int) -> Values:
-            _tell(f"pair {pair + 1} of {result['pairs_wanted']} ...")
+            _report(f"pair {pair + 1} of {result['pairs_wanted']} ...")
             date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             load = os.getloadavg()[0]
             seed = result["seed"] + max(0, pair)
@@ -304,9 +304,9 @@ def main() -> None:
             save(result)
         complete = compare(result, measure, save, began + options.minutes * 60)
     print(page(result))
-    _tell(f"written to {out}")
+    _report(f"written to {out}")
     if not complete:
-        _tell("Pairs are missing. Run the same command again to continue.")
+        _report("Pairs are missing. Run the same command again to continue.")
         sys.exit(INCOMPLETE)
     if any(verdict.word == WORSE for verdict in verdicts(result["pairs"]).values()):
         sys.exit(1)

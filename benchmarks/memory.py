@@ -26,7 +26,7 @@ MEMINFO = Path("/proc/meminfo")
 
 
 @contextmanager
-def steady_memory(tell: Callable[[str], None]) -> Iterator[bool]:
+def steady_memory(report: Callable[[str], None]) -> Iterator[bool]:
     """Whether memory is steady: it was touched, and is not lent until the context ends."""
     try:
         before = int(ORDER.read_text())
@@ -35,7 +35,7 @@ def steady_memory(tell: Callable[[str], None]) -> Iterator[bool]:
         yield not ORDER.exists()
         return
     try:
-        tell("touching the free memory, which the host may have taken back ...")
+        report("touching the free memory, which the host may have taken back ...")
         _touch(_free_bytes() - KEPT_FREE_BYTES)
         yield True
     finally:

@@ -170,7 +170,7 @@ def run_compacted(names: tuple[str, ...], pairs: int, scale: float, only: str) -
                     )
                     for name in names if pair % 2 == 0 else names[::-1]:
                         found = compacted(brokers[name], scaled)
-                        _tell(
+                        _report(
                             f"{f'pair {pair}' if pair else 'warm-up'} {name:8} {row.title:28} "
                             f"{found['cpu_s_per_million']:6.2f} CPU-s a million "
                             f"{found['records_per_s']:10,.0f} records/s"
@@ -309,7 +309,7 @@ def run_lookups(rounds: int, seconds: float) -> dict[str, Any]:
         packed = tiny_records(LOOKUP_RECORDS, "gzip")
         wire.send(produce_request(LOOKUP_TOPIC, packed), PRODUCE_VERSION)
         _check("produce", wire.receive())
-        _tell(f"a batch of {LOOKUP_RECORDS:,} records in {len(packed):,} bytes")
+        _report(f"a batch of {LOOKUP_RECORDS:,} records in {len(packed):,} bytes")
         for _ in range(rounds):
             alone, _, idle = phase(broker, None, [], seconds)
             pooled.setdefault("alone", []).extend(alone)
@@ -321,7 +321,7 @@ def run_lookups(rounds: int, seconds: float) -> dict[str, Any]:
                 pooled.setdefault(f"beside {kind}", []).extend(beside)
                 pooled.setdefault(f"beside as much CPU as {kind}", []).extend(foreign)
                 counts[kind] = counts.get(kind, 0) + requests
-                _tell(
+                _report(
                     f"{kind:8} {requests / seconds:5.1f}/s, {share:.2f} CPU: p99 alone "
                     f"{percentile(alone, 99):.2f} ms, beside it {percentile(beside, 99):.2f} ms, "
                     f"beside as much CPU {percentile(foreign, 99):.2f} ms"
@@ -351,7 +351,7 @@ def percentile(microseconds: list[int], at: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * at / 100))] / 1000
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

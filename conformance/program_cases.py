@@ -116,8 +116,8 @@ class Group:
             time.sleep(0.1)
 
     def _counts(self) -> list[Any]:
-        told = [m.output.with_suffix(".err").read_text(encoding="utf-8") for m in self.members]
-        return [(len(m.seen()), text[-300:]) for m, text in zip(self.members, told, strict=True)]
+        errors = [m.output.with_suffix(".err").read_text(encoding="utf-8") for m in self.members]
+        return [(len(m.seen()), text[-300:]) for m, text in zip(self.members, errors, strict=True)]
 
     def end(self) -> None:
         for member in self.members:

@@ -21,7 +21,7 @@ from testkit.peer.artifacts import ROOT
 INCOMPLETE = 2
 
 
-def tell(line: str) -> None:
+def report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.command in commands:
         return commands[options.command]()
     if options.out is None and (options.scale != 1.0 or options.trial):
-        tell("A trial needs --out DIR, because it must not replace what is published.")
+        report("A trial needs --out DIR, because it must not replace what is published.")
         return 1
     handle_signals()
     return run_one(options, *options.names) if len(options.names) == 1 else run_several(options)
@@ -48,11 +48,11 @@ def handle_signals() -> None:
 def render() -> int:
     """Write the pages and pictures that differ from the records."""
     for path in pages.render(EXPERIMENTS, ROOT):
-        tell(f"written to {path}")
+        report(f"written to {path}")
     for plot in PLOTS.values():
         if not plot.is_current(FOLDER):
             plot.write(FOLDER)
-            tell(f"written to {plot.path(FOLDER)}")
+            report(f"written to {plot.path(FOLDER)}")
     return 0
 
 
@@ -109,7 +109,7 @@ def run_several(options: argparse.Namespace) -> int:
             if defect := EXPERIMENTS[name].defect(record):
                 failed.append(f"{name}: {defect}")
     for line in failed:
-        tell(line)
+        report(line)
     return 1 if failed else 0
 
 
@@ -146,7 +146,7 @@ def run_one(options: argparse.Namespace, name: str) -> int:
         record = run(
             experiment,
             folder,
-            tell,
+            report,
             minutes=options.minutes,
             scale=options.scale,
             seed=options.seed,
@@ -155,17 +155,17 @@ def run_one(options: argparse.Namespace, name: str) -> int:
             jobs=options.jobs,
         )
     except (Refused, NotRun) as error:
-        tell(f"{name}: {error}")
+        report(f"{name}: {error}")
         return 1
     for text in experiment.snippets(record).values():
         print(text, end="\n\n")
     if not record.complete:
-        tell(f"Units are missing. Run `make evidence-{name}` again to continue.")
+        report(f"Units are missing. Run `make evidence-{name}` again to continue.")
         return INCOMPLETE
     if folder == FOLDER:
         render()
     if verdict := experiment.verdict(record):
-        tell(f"{name}: {verdict}")
+        report(f"{name}: {verdict}")
     return 1 if experiment.defect(record) and not options.trial else 0
 
 

@@ -40,7 +40,7 @@ class Context:
     """
 
     work: Path
-    tell: Callable[[str], None]
+    report: Callable[[str], None]
     commands: set[subprocess.Popen[str]] = field(default_factory=set)
 
 
@@ -163,7 +163,7 @@ def run_command(arguments: list[str], timeout_s: float, context: Context) -> Val
         shown = f"{output[-1500:]}{errors[-1500:]}"
         raise NotRun(f"{' '.join(arguments)} ended with {process.returncode}: {shown}") from None
     for line in lines[:-1]:
-        context.tell(line)
+        context.report(line)
     if failure := values.get("failure"):
         raise BrokenPromise(one_line(str(failure)))
     return values

@@ -243,10 +243,10 @@ class Mutants(CommandExperiment):
         for name, (rule, kinds) in MUTANTS.items():
             number = found_in(record, name)
             values = record.values.get(f"{name}/{number}", {})
-            told = sorted(kinds & set(values.get("anomalies", ())))
+            shown = sorted(kinds & set(values.get("anomalies", ())))
             tried = len([key for key in record.keys if key.startswith(f"{name}/")])
             where = str(number) if number else f"**not found** in {tried}"
-            rows.append([name, rule, ", ".join(sorted(kinds)), where, ", ".join(told)])
+            rows.append([name, rule, ", ".join(sorted(kinds)), where, ", ".join(shown)])
         head = ["mutant", "broken rule", "anomalies that show it", "found in run", "by"]
         seconds = record.settings["seconds_each"]
         each = f"Runs of {seconds:g} s, at most {record.settings['attempts']} for each mutant."

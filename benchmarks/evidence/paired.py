@@ -155,8 +155,8 @@ def measure_pair(
 ) -> Values:
     """One run of each row on each broker; the order alternates from pair to pair."""
     found: Values = {row.key: {} for row in rows}
-    turns = [(row, name) for row in rows for name in brokers]
-    for row, name in turns if pair % 2 == 0 else turns[::-1]:
+    order = [(row, name) for row in rows for name in brokers]
+    for row, name in order if pair % 2 == 0 else order[::-1]:
         found[row.key][name] = counted(run_once(row, brokers[name], scale))
     return found
 

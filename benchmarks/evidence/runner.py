@@ -140,7 +140,7 @@ class Units:
                     values, failure = measure(unit.key), ""
                 except BrokenPromise as error:
                     values, failure = {}, str(error)
-                    self._context.tell(f"{self._experiment.name} {unit.key}: {error}")
+                    self._context.report(f"{self._experiment.name} {unit.key}: {error}")
                 if not self._is_unchanged():
                     raise Refused(f"src/ changed during {unit.key}, which is not recorded.")
                 self._end(unit, values, failure, round(self._now_s() - began_s, 1))
@@ -177,7 +177,7 @@ class Units:
             # In the order in which the units began; those of earlier runs come first.
             self._record.units.sort(key=lambda each: self._begun.get(each.key, -1))
             self._save(self._record)
-        self._context.tell(f"{self._experiment.name} {unit.key}: recorded, {seconds:.0f} s")
+        self._context.report(f"{self._experiment.name} {unit.key}: recorded, {seconds:.0f} s")
 
 
 def run_units(
@@ -219,7 +219,7 @@ def _run_in_threads(units: Units, measure: Measure, context: Context, jobs: int)
 def run(
     experiment: Experiment,
     folder: Path,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     *,
     minutes: float = MINUTES_MAX,
     scale: float = 1.0,
@@ -248,11 +248,11 @@ def run(
     paths = records.published(experiment.name, folder), records.partial(experiment.name, folder)
     # A trial does not need to touch all free memory first.
     needs_memory = experiment.is_timed and scale >= TRIAL_SCALE
-    memory = steady_memory(tell) if needs_memory else contextlib.nullcontext(False)
+    memory = steady_memory(report) if needs_memory else contextlib.nullcontext(False)
     with (
         owned(paths[1]),
         alone(is_timed=needs_memory),
-        work_directory(tell) as work,
+        work_directory(report) as work,
         memory as steady,
     ):
         found = earlier_record(*paths, source)
@@ -271,7 +271,7 @@ def run(
         def is_unchanged() -> bool:
             return trial or source_state.source() == source
 
-        context = Context(work, tell)
+        context = Context(work, report)
         run_units(experiment, record, context, save, until_s, is_unchanged, jobs=jobs)
     return record
 

@@ -24,11 +24,11 @@ PROC = Path("/proc")
 
 
 @contextmanager
-def work_directory(tell: Callable[[str], None]) -> Iterator[Path]:
+def work_directory(report: Callable[[str], None]) -> Iterator[Path]:
     """A directory for a run, in which its child processes create their temporary files too."""
     owners = cache_directory() / "evidence-runs"
     owners.mkdir(exist_ok=True)
-    remove_left_behind(owners, tell)
+    remove_left_behind(owners, report)
     work = Path(tempfile.mkdtemp(prefix="evidence-"))
     new = owners / f"{work.name}.new"
     with new.open("w", encoding="utf-8") as owner:
@@ -54,14 +54,14 @@ def _set_temporary_directory(path: str | None) -> None:
     tempfile.tempdir = path
 
 
-def remove_left_behind(owners: Path, tell: Callable[[str], None]) -> None:
+def remove_left_behind(owners: Path, report: Callable[[str], None]) -> None:
     """Kill the processes of runs whose owner has ended, and remove their directories."""
     for path in sorted(owners.glob(f"*{OWNER}")):
         with contextlib.suppress(OSError), path.open(encoding="utf-8") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Fails while the owner lives.
             work = Path(owner.read())
             for pid in processes_in(work):
-                tell(f"killing process {pid}, which a killed run left in {work}")
+                report(f"killing process {pid}, which a killed run left in {work}")
                 os.kill(pid, signal.SIGKILL)
             shutil.rmtree(work, ignore_errors=True)
             path.unlink()

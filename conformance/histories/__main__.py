@@ -60,7 +60,7 @@ def _checked(name: str, plan: Plan, context: Context) -> Outcome:
     path = context.work / "history.jsonl"
     report = run(plan, context.work / "run", path)
     numbers = counts(report.history)
-    told = (
+    summary = (
         f"seed {plan.seed}: {numbers['operations']:,} operations, "
         f"{len(report.history.faults)} faults"
     )
@@ -69,12 +69,12 @@ def _checked(name: str, plan: Plan, context: Context) -> Outcome:
         kept = CACHE / f"history-{plan.seed}.jsonl"
         shutil.copyfile(path, kept)
         print(render(report))
-        raise AssertionError(f"{told}, {', '.join(sorted(report.kinds))}; kept as {kept}")
+        raise AssertionError(f"{summary}, {', '.join(sorted(report.kinds))}; kept as {kept}")
     if idle(report.history):
-        raise AssertionError(f"{told}, but no {' and no '.join(idle(report.history))} succeeded")
+        raise AssertionError(f"{summary}, but no {' and no '.join(idle(report.history))} succeeded")
     if not report.history.complete:
-        raise AssertionError(f"{told}, and not everything could be read in the end")
-    return Outcome(name, "passed", monotonic() - began, told)
+        raise AssertionError(f"{summary}, and not everything could be read in the end")
+    return Outcome(name, "passed", monotonic() - began, summary)
 
 
 CASES = (

@@ -40,7 +40,7 @@ class Transactor:
         self.random = random
         self.values = settings.values()
         self.committing = False
-        self.doomed = ""
+        self.abort_stage = ""
 
     def open(self) -> None:
         self.record.begin("open")
@@ -95,9 +95,9 @@ class Transactor:
         self.record.begin("txn", sends=sends, group=self.settings.group)
         self.reader.begin()
         self.committing = False
-        self.doomed = ""
+        self.abort_stage = ""
         if self.random.random() < self.settings.abort_share:
-            self.doomed = self.random.choice([IN_FLIGHT, DELIVERED, WITH_OFFSETS])
+            self.abort_stage = self.random.choice([IN_FLIGHT, DELIVERED, WITH_OFFSETS])
         outbox = Outbox(self.producer, self.settings)
         try:
             self.producer.begin_transaction()
@@ -116,17 +116,17 @@ class Transactor:
                 outbox.send(*step)
         if self.reader.taken:
             raise Abandoned("a rebalance")
-        if self.doomed == IN_FLIGHT:
+        if self.abort_stage == IN_FLIGHT:
             raise Abandoned("by choice")
 
     def _commit(self, outbox: Outbox) -> None:
         positions = self.reader.positions()
-        if positions and self.doomed != DELIVERED:
+        if positions and self.abort_stage != DELIVERED:
             offsets = self.reader.as_partitions(positions)
             metadata = self.reader.consumer.consumer_group_metadata()
             attempt(lambda left: self.producer.send_offsets_to_transaction(offsets, metadata, left))
         self.producer.flush(DEADLINE_S)
-        if self.doomed:
+        if self.abort_stage:
             raise Abandoned("by choice")
         self.committing = True
         self.record.event("committing", **self._seen(outbox), positions=positions)

@@ -233,10 +233,10 @@ def test_the_commit_of_a_record_is_the_last_one_that_changed_src(tmp_path: Path)
 
 
 def test_the_values_of_a_command_are_its_last_line() -> None:
-    told: list[str] = []
+    lines: list[str] = []
     program = "print('seed 4'); print('{\"kills\": 3}')"
-    assert run_command(["-c", program], 30.0, Context(Path(), told.append)) == {"kills": 3}
-    assert told == ["seed 4"]
+    assert run_command(["-c", program], 30.0, Context(Path(), lines.append)) == {"kills": 3}
+    assert lines == ["seed 4"]
 
 
 def test_a_command_that_reports_a_failure_breaks_a_promise() -> None:
@@ -408,14 +408,14 @@ def test_the_processes_of_a_killed_run_end_when_the_next_run_begins(
     assert owner.stdout is not None
     path, pid = owner.stdout.readline().split()
     assert pid in map(str, work.processes_in(Path(path)))
-    told: list[str] = []
-    with work.work_directory(told.append) as other:
-        assert Path(path).exists() and other != Path(path) and not told
+    lines: list[str] = []
+    with work.work_directory(lines.append) as other:
+        assert Path(path).exists() and other != Path(path) and not lines
     owner.kill()
     owner.communicate()
-    with work.work_directory(told.append):
+    with work.work_directory(lines.append):
         assert not Path(path).exists()
-    assert told == [f"killing process {pid}, which a killed run left in {path}"]
+    assert lines == [f"killing process {pid}, which a killed run left in {path}"]
     wait_until(lambda: not work.processes_in(Path(path)) and not is_alive(int(pid)))
 
 

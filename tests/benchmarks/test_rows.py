@@ -46,18 +46,18 @@ def test_a_verdict_that_the_rounded_ratio_contradicts_gives_more_digits() -> Non
 def test_of_many_partitions_the_pairs_alternate(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    turns: list[str] = []
+    order: list[str] = []
 
     class Broker:
         def __init__(self, directory: Path) -> None:
             self.name = directory.name
 
         def stop(self) -> None:
-            turns.append("stop")
+            order.append("stop")
 
     def restarted(broker: Any, _: int) -> tuple[Any, dict[str, float]]:
-        turns.append(broker.name.removeprefix("many-"))
-        return broker, {"stop_s": float(len(turns))}
+        order.append(broker.name.removeprefix("many-"))
+        return broker, {"stop_s": float(len(order))}
 
     monkeypatch.setattr(many_partitions, "STARTERS", {"odradek": Broker, "kafka": Broker})
     monkeypatch.setattr(many_partitions, "figures", lambda _: {"open_files": 7.0})
@@ -65,7 +65,7 @@ def test_of_many_partitions_the_pairs_alternate(
     monkeypatch.setattr(many_partitions, "restarted", restarted)
     with many_partitions.running(("odradek", "kafka"), 10, tmp_path) as pair:
         found = [pair(number) for number in (0, 1)]
-    assert turns == ["odradek", "kafka", "kafka", "odradek", "stop", "stop"]
+    assert order == ["odradek", "kafka", "kafka", "odradek", "stop", "stop"]
     before = {"empty": {"open_files": 7.0}, "create_s": 0.5}
     assert found[1] == {"kafka": {"stop_s": 3.0, **before}, "odradek": {"stop_s": 4.0, **before}}
 

@@ -32,7 +32,7 @@ CONNECTIONS = 5_000
 IN_FLIGHT_MAX = 4
 """Limit of a connection. With Kafka's 256 the long polls would take minutes."""
 FOREVER_MS = 2**31 - 1
-TURN = 50
+AT_ONCE = 50
 """Connections that are opened in an iteration of the event loop."""
 
 
@@ -124,13 +124,13 @@ async def open_all(server: BrokerServer, figures: Figures) -> None:
     memory = Memory()
     dispatcher = Dispatcher(server.services, memory.shapes)
     figures.limits = memory.bounds()
-    opened = list(_opened(memory, dispatcher, range(TURN)))
+    opened = list(_opened(memory, dispatcher, range(AT_ONCE)))
     await asyncio.sleep(0)
     gc.collect()
     before = rss_peak()
     waiting = server.services.replica_manager.fetches.waiting
-    for first in range(TURN, CONNECTIONS, TURN):
-        opened += _opened(memory, dispatcher, range(first, first + TURN))
+    for first in range(AT_ONCE, CONNECTIONS, AT_ONCE):
+        opened += _opened(memory, dispatcher, range(first, first + AT_ONCE))
         await asyncio.sleep(0)
         for name, used in memory.used().items():
             figures.used_max[name] = max(used, figures.used_max.get(name, 0))

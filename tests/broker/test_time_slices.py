@@ -51,7 +51,7 @@ LONG_IDS = [f"{api.handler}-{name}" for api, name, _ in LONG]
 ARRAYS_OF_NUMBERS = {"producer_id_filters", "resource_types"}  # read in one step
 PARTITIONS = 2 * ELEMENTS_PER_SLICE
 # APIs whose response depends only on the request and on an empty broker.
-SAME_ANSWER = {
+SAME_RESPONSE = {
     ApiKey.LIST_OFFSETS,
     ApiKey.METADATA,
     ApiKey.OFFSET_FETCH,
@@ -78,7 +78,7 @@ SAME_ANSWER = {
 REPEATABLE = [
     pytest.param(*case, id=name)
     for case, name in zip(LONG, LONG_IDS, strict=True)
-    if case[0].key in SAME_ANSWER
+    if case[0].key in SAME_RESPONSE
 ]
 
 

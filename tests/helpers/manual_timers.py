@@ -51,9 +51,9 @@ class SteppedTimers:
         return len(self._armed)
 
     async def sleep(self, delay_s: float) -> None:
-        woken = asyncio.get_running_loop().create_future()
-        self.call_later(delay_s, woken.set_result, None)
-        await woken
+        elapsed = asyncio.get_running_loop().create_future()
+        self.call_later(delay_s, elapsed.set_result, None)
+        await elapsed
 
     def advance(self, delta_ms: int) -> None:
         """Move the clock by `delta_ms`, and call each timer that is due then once."""

@@ -146,9 +146,9 @@ class World:
             yield
             offset = self.broker.append(key, value, None)
             yield
-            told = self.random.random() < 0.9
-            end = [key, value, offset, "ok"] if told else [key, value, None, "info"]
-            self._event("ok" if told else "info", **me, sends=[end])
+            is_acknowledged = self.random.random() < 0.9
+            end = [key, value, offset, "ok"] if is_acknowledged else [key, value, None, "info"]
+            self._event("ok" if is_acknowledged else "info", **me, sends=[end])
 
     def _poller(self, process: int) -> Iterator[None]:
         position = dict.fromkeys(range(KEYS), 0)

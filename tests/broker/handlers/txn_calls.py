@@ -130,7 +130,7 @@ def wait_for(client: WireClient, state: str, name: str = "x") -> None:
     eventually(lambda: state_of(client, name) == state, lambda: state_of(client, name))
 
 
-def eventually(true: Callable[[], bool], tell: Callable[[], object] = lambda: "") -> None:
+def eventually(true: Callable[[], bool], show_state: Callable[[], object] = lambda: "") -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not true():
-        assert time.monotonic() < deadline, tell()
+        assert time.monotonic() < deadline, show_state()

@@ -273,7 +273,7 @@ async def test_failed_disk_takes_the_coordinator_out_of_service(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "returned"),
     [
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, E.COORDINATOR_NOT_AVAILABLE),
@@ -286,13 +286,13 @@ async def test_failed_disk_takes_the_coordinator_out_of_service(tmp_path: Path) 
 )
 @on_loop
 async def test_decision_that_cannot_be_appended_changes_nothing(
-    tmp_path: Path, error: ErrorCode, told: ErrorCode
+    tmp_path: Path, error: ErrorCode, returned: ErrorCode
 ) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         disk.append_error = error
-        assert (await disk.end()).code is told
-        assert (await disk.init()).code is told, "and a failed fence changes no epoch"
+        assert (await disk.end()).code is returned
+        assert (await disk.init()).code is returned, "and a failed fence changes no epoch"
         assert disk.state() == "Ongoing"
         disk.append_error = None
         assert (await disk.end()).code is E.NONE

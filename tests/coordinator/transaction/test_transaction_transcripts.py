@@ -37,11 +37,11 @@ class Transcript:
 
     def run(self, command: str) -> list[str]:
         words = command.split()
-        told = []
+        outcome = []
         if words[0] == "wait":
             self.machine.now_ms += int(words[1])
             if self.machine.time_out():
-                told.append("timed out")
+                outcome.append("timed out")
         elif words[0] == "level":
             self.machine.transaction_version = int(words[1])
             self.client_version = 2 if words[1] == "2" else 0
@@ -52,8 +52,8 @@ class Transcript:
         elif words[0] == "restart":
             self.machine.restart()
         else:
-            told.append(f"{words[0]}: {self._client(words[0], words[1], words[2:])}")
-        return [*told, self._state()]
+            outcome.append(f"{words[0]}: {self._client(words[0], words[1], words[2:])}")
+        return [*outcome, self._state()]
 
     def _client(self, name: str, verb: str, names: list[str]) -> str:
         identity = self.identities.get(name, (-1, -1))

@@ -105,12 +105,12 @@ def test_configs_that_cannot_be_set_here_are_logged_and_left_out(
     image = taken(tmp_path, TOPIC_A, partition(0, [7]), *records)
     assert image.topic_configs == {"a": {"retention.ms": "5"}}
     assert image.broker_configs == {}
-    for told in (
+    for line in (
         "from.the.future of topic a",
         "segment.bytes of topic a",
         "retention.ms of broker 9",
     ):
-        assert told in caplog.text
+        assert line in caplog.text
     assert "secret" not in caplog.text
 
 

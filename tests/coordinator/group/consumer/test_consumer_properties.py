@@ -108,7 +108,7 @@ class Consumers(RuleBasedStateMachine):
             client.owned = assigned
 
     @invariant()
-    def nobody_holds_what_another_holds(self):
+    def no_two_members_own_one_partition(self):
         seen: dict[tuple[str, int], str] = {}
         for client in self.live.values():
             for name, partitions in client.owned.items():
