@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from odradek.pipeline.session import PACKAGES_LOCK, SHORT_LIFE
+from odradek.pipeline.user_lock import user_lock
 from odradek.testing import Broker
 from tests.docs.pages import ROOT, Block
 from tests.docs.spark_commands import SparkCommands
@@ -32,6 +34,7 @@ SHIMS = {
     "python": f'exec {sys.executable} "$@"',
     "pytest": f'exec {sys.executable} -m pytest -p no:cacheprovider -p no:randomly "$@"',
 }
+SMALL_TABLES = "spark.databricks.delta.snapshotPartitions 2\n"
 _LISTENING = re.compile(r"listens on \w+://(127\.0\.0\.1:\d+)")
 _ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):9092")
 
@@ -79,6 +82,8 @@ class PageSession:
             return
         elif block.title:
             self._write(block.title, text)
+        elif block.mark == "own process":
+            self._output = self._run_spark_program(text)
         elif block.language == "python":
             self._output = self._run_python(self._with_address(text), block.line)
         elif block.language == "sh":
@@ -108,6 +113,15 @@ class PageSession:
         finally:
             sys.path.remove(str(self._directory))
         return output.getvalue()
+
+    def _run_spark_program(self, text: str) -> str:
+        """Run a program that starts a JVM. It resolves packages, which needs the lock."""
+        tools = self._directory / ".tools"
+        (tools / "program.py").write_text(text, encoding="utf-8")
+        (tools / "spark-defaults.conf").write_text(SMALL_TABLES)
+        options = f"export SPARK_CONF_DIR={tools} JAVA_TOOL_OPTIONS='{SHORT_LIFE}'"
+        with user_lock(PACKAGES_LOCK):
+            return self._shell(f"{options}\npython {tools}/program.py", fails=False)
 
     def _run_shell(self, text: str, *, fails: bool) -> str:
         if re.match(r"odradek serve\b", text):

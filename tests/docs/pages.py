@@ -4,6 +4,7 @@ A comment before a block determines how the test treats the block:
 
 - ``<!-- not run: REASON -->``: the block cannot run in a test.
 - ``<!-- fails -->``: the command ends with an error, as the page says.
+- ``<!-- own process -->``: the Python block starts Spark, so it runs in a process of its own.
 - ``<!-- output -->``: the text is the output of the block before. ``...`` matches any text.
 A block with a title is a file. A Python block without a title is run as a program.
 """
@@ -32,7 +33,7 @@ LANGUAGES = {
 }
 
 _FENCE = re.compile(r"^( *)```(\w*)(.*)$")
-_COMMENT = re.compile(r"^ *<!-- (not run|fails|output)(?:: (.+?))? -->$")
+_COMMENT = re.compile(r"^ *<!-- (not run|fails|output|own process)(?:: (.+?))? -->$")
 _TITLE = re.compile(r'title="([^"]+)"')
 _SNIPPET = re.compile(r'^--8<-- "(.+)"$', re.MULTILINE)
 
