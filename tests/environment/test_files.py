@@ -84,3 +84,31 @@ def test_creating_an_existing_file_does_not_change_it(tmp_path: Path) -> None:
 def test_the_portable_file_system_lacks_nowait_and_sendfile() -> None:
     files: Files = PortableFiles()
     assert (files.nowait, files.sends_files) == (None, False)
+
+
+def test_a_lock_excludes_every_other_broker_until_it_is_released(tmp_path: Path) -> None:
+    path, link = str(tmp_path / ".lock"), str(tmp_path / "link")
+    lock = FILES.lock(path)
+    Path(link).symlink_to(path)
+    for name in (path, link):
+        with pytest.raises(BlockingIOError):
+            FILES.lock(name)
+    lock.release()
+    lock.release()
+    second = FILES.lock(path)
+    second.release()
+
+
+def test_the_time_of_the_last_change_is_copied_to_the_nanosecond(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.touch()
+    target.touch()
+    os.utime(source, ns=(1, 1_700_000_000_123_456_789))
+    FILES.copy_modified(str(source), str(target))
+    assert target.stat().st_mtime_ns == source.stat().st_mtime_ns
+    assert FILES.modified_ms(str(target)) == 1_700_000_000_123
+
+
+def test_the_usable_space_is_a_part_of_the_whole(tmp_path: Path) -> None:
+    space = FILES.space(str(tmp_path))
+    assert 0 < space.usable_bytes <= space.total_bytes

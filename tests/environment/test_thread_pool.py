@@ -55,6 +55,24 @@ def test_shutdown_waits_for_submitted_calls_and_refuses_more() -> None:
     pool.shutdown(wait=True)
 
 
+def test_a_pool_reports_its_end_when_the_last_call_has_ended() -> None:
+    pool = ThreadPool(2, "calls")
+    may_end = threading.Event()
+    calls = [pool.submit(may_end.wait, TIMEOUT_S) for _ in range(3)]
+    pool.shutdown(wait=False)
+    assert not pool.ended.done()
+    may_end.set()
+    pool.ended.result(TIMEOUT_S)
+    assert all(each.done() for each in calls)
+
+
+def test_a_pool_without_calls_ends_with_its_shutdown() -> None:
+    pool = ThreadPool(2, "calls")
+    pool.shutdown(wait=False)
+    assert pool.ended.done()
+    pool.shutdown(wait=False)
+
+
 def test_shutdown_cancels_calls_that_have_not_started() -> None:
     pool = ThreadPool(1, "calls")
     started, may_end = threading.Event(), threading.Event()
