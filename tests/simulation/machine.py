@@ -18,7 +18,7 @@ from odradek.environment.environment import Environment
 from odradek.environment.randomness import version_4
 from odradek.environment.timers import LoopTimers
 from odradek.ids import Uuid
-from odradek.metadata.store.memory import MemoryStore
+from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from tests.simulation.disk import Disk
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.executors import SimulatedExecutors, Threads
@@ -58,6 +58,7 @@ class Incarnation:
     loop: SimulatedLoop
     threads: Threads
     files: SimulatedFiles
+    store: SimulatedStore
     broker: BrokerServer
     starting: asyncio.Task[None]
     stopping: asyncio.Task[None] | None = None
@@ -106,7 +107,7 @@ class Machine:
         self._on_end = on_end
         self._rng = scheduler.stream(self.host)
         self.disk = Disk(scheduler.stream(f"disk {self.host}"))
-        self.tree = MemoryStore()
+        self.ensemble = MemoryEnsemble(EnsembleConditions(multi_bytes_max=None))
         self._randomness = SimulatedRandomness(scheduler, self.host)
         offset_ms = self._rng.randint(-CLOCK_OFFSET_MS_MAX, CLOCK_OFFSET_MS_MAX)
         drift = self._rng.uniform(-CLOCK_DRIFT_MAX, CLOCK_DRIFT_MAX)
@@ -147,10 +148,10 @@ class Machine:
                 **self._config,
             }
         )
-        store = SimulatedStore(self.tree, self.disk, threads, loop)
+        store = SimulatedStore(self.ensemble, self.disk, threads, loop)
         broker = BrokerServer(config, environment=environment, store=store)
         starting = loop.create_task(broker.start())
-        self.process = Incarnation(self.incarnations, loop, threads, files, broker, starting)
+        self.process = Incarnation(self.incarnations, loop, threads, files, store, broker, starting)
         starting.add_done_callback(self._started)
         scheduler.note(f"{self.host} starts")
         return self.process
@@ -207,6 +208,9 @@ class Machine:
         self.scheduler.note(f"{self.host} ends: {how}")
         self._graveyard.bury(process.loop, process)
         process.files.kill()
+        session_id = process.store.session_id
+        process.store.abandon()
+        self.ensemble.end_session(session_id)
         self.network.process_ended(self.host, power_cut=how == "power")
         if how == "power":
             self.boots += 1

@@ -99,7 +99,7 @@ def test_a_broker_that_was_killed_at_any_change_of_files_starts_again() -> None:
             if not ends:
                 break
             assert ends == ["power" if power_cut else "kill"]
-        assert changes >= 10
+        assert changes >= 8
 
 
 def test_a_paused_broker_makes_no_step(world: World) -> None:

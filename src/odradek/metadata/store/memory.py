@@ -1,11 +1,11 @@
-"""The metadata store in memory: an ensemble of servers, and sessions on it.
+"""The metadata store in memory: a session on a `MemoryEnsemble`.
 
-A `MemoryEnsemble` has the tree. Each `MemoryStore` is a handle on one session of an ensemble. A
-store without an ensemble creates its own, for a single broker: its contents survive `close` and
+A store without an ensemble creates its own, for a single broker: its contents survive `close` and
 `open`.
 
-Messages between a session and the ensemble keep their order in both directions. A request is
-executed when it is sent. Its response, and the watches that other sessions fire, arrive later.
+Messages between a session and its server keep their order in both directions. A connection that
+breaks loses the messages that were not delivered. A write that was in flight is then executed, or
+is not, before the session is connected again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
+from odradek.environment.timers import Timers
+from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble, Server
 from odradek.metadata.store.interface import (
     ANY_VERSION,
     NO_SESSION,
@@ -33,77 +36,29 @@ from odradek.metadata.store.interface import (
     UnknownOutcomeError,
     Watcher,
     Written,
-    changes_in,
     check_size,
 )
 from odradek.metadata.store.session_events import SessionEvents
 from odradek.metadata.store.tree import Tree
-from odradek.metadata.store.watches import Fired, Watches
+from odradek.metadata.store.watches import Watches
 
 Result = TypeVar("Result")
 
 
-class MemoryEnsemble:
-    """The servers of a metadata store, whose sessions can be disconnected and can expire.
+class _SentRequest:
+    """A request in flight."""
 
-    All sessions use it on one thread.
-    """
+    __slots__ = ("execute", "future", "is_write", "loses_response")
 
-    def __init__(self) -> None:
-        self.tree = Tree()
-        self.change_count = 0
-        self._zxid = 0
-        self._sessions: dict[int, MemoryStore] = {}
-        self._sessions_begun = 0
-
-    def begin_session(self, store: MemoryStore) -> int:
-        self._sessions_begun += 1
-        self._sessions[self._sessions_begun] = store
-        return self._sessions_begun
-
-    def has_session(self, session_id: int) -> bool:
-        return session_id in self._sessions
-
-    def end_session(self, session_id: int) -> None:
-        """Delete the ephemeral nodes of the session. It can no longer write."""
-        if self._sessions.pop(session_id, None) is None:
-            return
-        paths = self.tree.ephemerals_of(session_id)
-        if paths:
-            self._commit([Delete(path) for path in paths], session_id)
-
-    def expire(self, session_id: int) -> None:
-        """End a session as after its timeout: it is disconnected first, and then LOST."""
-        store = self._sessions.get(session_id)
-        self.end_session(session_id)
-        if store is not None:
-            store.disconnect()
-
-    def write(self, operations: Sequence[Operation], session_id: int) -> list[Performed]:
-        if session_id not in self._sessions:
-            raise SessionLostError("the session has expired")
-        return self._commit(operations, session_id)
-
-    def _commit(self, operations: Sequence[Operation], session_id: int) -> list[Performed]:
-        results = self.tree.apply(operations, session_id, self._zxid + 1)
-        self._zxid += 1
-        self.change_count += changes_in(operations)
-        written = [result.written for result in results]
-        for store in self._sessions.values():
-            store.notify(operations, written)
-        return results
-
-
-class _Request(Generic[Result]):
-    """A request in flight. The response sets the future."""
-
-    __slots__ = ("future", "is_write")
-
-    def __init__(self, future: asyncio.Future[Result], is_write: bool) -> None:
+    def __init__(
+        self, execute: Callable[[], Any], future: asyncio.Future[Any], is_write: bool
+    ) -> None:
+        self.execute = execute
         self.future = future
         self.is_write = is_write
+        self.loses_response = False
 
-    def respond(self, outcome: Result | Exception) -> None:
+    def respond(self, outcome: Any) -> None:
         if self.future.done():  # its caller was cancelled
             return
         if isinstance(outcome, Exception):
@@ -113,38 +68,48 @@ class _Request(Generic[Result]):
 
 
 class _Connection:
-    """A connection of a session. Its messages to the session arrive in order, or not at all."""
+    """The messages of one connection. `MemoryStore` moves them."""
 
-    __slots__ = ("in_flight", "is_open", "messages")
+    __slots__ = ("in_flight", "is_open", "messages", "requests", "server")
 
-    def __init__(self) -> None:
+    def __init__(self, server: Server) -> None:
+        self.server = server
         self.is_open = True
-        self.in_flight: deque[_Request[object]] = deque()
+        self.requests: deque[_SentRequest] = deque()
+        """Requests that have not reached the server."""
+        self.in_flight: deque[_SentRequest] = deque()
+        """Requests whose response the session has not received, in the order of sending."""
         self.messages: deque[Callable[[], None]] = deque()
-
-    def send(self, loop: asyncio.AbstractEventLoop, message: Callable[[], None]) -> None:
-        self.messages.append(message)
-        loop.call_soon(self._receive)
-
-    def _receive(self) -> None:
-        if self.is_open:
-            self.messages.popleft()()
+        """Responses and watches that have not reached the session."""
 
 
 class MemoryStore:
     """`MetadataStore` and `SingleNodeStore` on a `MemoryEnsemble`."""
 
     def __init__(
-        self, ensemble: MemoryEnsemble | None = None, *, multi_bytes_max: int | None = None
+        self, ensemble: MemoryEnsemble | None = None, *, timers: Timers | None = None
     ) -> None:
-        self.ensemble = MemoryEnsemble() if ensemble is None else ensemble
-        self.multi_bytes_max = multi_bytes_max
+        """Create a store that is not open.
+
+        Args:
+            ensemble: The servers. Default: a server of its own, for a single broker.
+            timers: The timers of the session's event loop, for delayed messages. The ensemble
+                uses them from outside that loop. They are needed if its conditions have delays.
+        """
+        self.ensemble = ensemble or MemoryEnsemble(EnsembleConditions(multi_bytes_max=None))
+        self._timers = timers
         self._events = SessionEvents()
         self._session_id = NO_SESSION
         self._watches = Watches()
         self._connection: _Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._cut_at_next_write: str | None = None
+        self._loses_next_request = False
+        self._loses_next_response = False
+        self._undecided: list[_SentRequest] = []
+
+    @property
+    def multi_bytes_max(self) -> int | None:
+        return self.ensemble.conditions.multi_bytes_max
 
     # --- the session ---
 
@@ -159,6 +124,9 @@ class MemoryStore:
     def subscribe(self, listener: SessionListener) -> None:
         self._events.subscribe(listener)
 
+    async def connected(self) -> None:
+        await self._events.connected()
+
     async def open(self) -> None:
         assert self.state is SessionState.CLOSED, "opened twice"
         self._loop = asyncio.get_running_loop()
@@ -166,31 +134,85 @@ class MemoryStore:
         self._connect()
 
     async def close(self) -> None:
-        session_id, self._session_id = self._session_id, NO_SESSION
-        self._watches.clear()
-        self._break_connection()
-        self._events.change(SessionState.CLOSED)
+        session_id = self._session_id
+        self.abandon()
         self.ensemble.end_session(session_id)
 
-    async def connected(self) -> None:
-        await self._events.connected()
+    def _connect(self) -> None:
+        self._execute_undecided()
+        try:
+            server = self.ensemble.connect(self._session_id)
+        except SessionLostError:
+            self._events.change(SessionState.LOST)
+            return
+        if server is not None:
+            self._connection = _Connection(server)
+            self._events.change(SessionState.CONNECTED)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         assert self._loop is not None, "the store was never opened"
         return self._loop
 
-    def _connect(self) -> None:
-        if not self.ensemble.has_session(self._session_id):
-            self._events.change(SessionState.LOST)
-            return
-        self._connection = _Connection()
-        self._events.change(SessionState.CONNECTED)
+    def _later(self, delay_ms: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Call on the event loop of the session after the delay."""
+        if delay_ms == 0:
+            self._running_loop().call_soon(call, *arguments)
+        else:
+            assert self._timers is not None, "delayed messages need timers"
+            self._timers.call_later(delay_ms / 1000, call, *arguments)
 
-    def _break_connection(self) -> None:
+    # --- faults ---
+
+    def disconnect(self) -> None:
+        """Break the connection. The session is connected again, or is LOST if it has expired."""
+        connection = self._connection
+        if connection is not None and connection.is_open:
+            connection.is_open = False
+            self.ensemble.disconnected(self._session_id)
+            self._keep_some_writes(connection)
+            notice_ms = self.ensemble.delay_ms(self.ensemble.conditions.notice_ms)
+            self._later(notice_ms, self._notice, connection)
+
+    def lose_next_request(self) -> None:
+        """Break the connection when the next write is sent. The write is not executed."""
+        self._loses_next_request = True
+
+    def lose_next_response(self) -> None:
+        """Break the connection after the next write was executed, in place of its response."""
+        self._loses_next_response = True
+
+    def abandon(self) -> None:
+        """Forget the session, as when the process ends. It lasts until its timeout."""
+        self._watches.clear()
         connection, self._connection = self._connection, None
-        if connection is None:
+        if connection is not None:
+            if connection.is_open:
+                connection.is_open = False
+                self.ensemble.disconnected(self._session_id)
+                self._keep_some_writes(connection)
+            self._fail_requests(connection)
+        self._execute_undecided()
+        self._session_id = NO_SESSION
+        self._events.change(SessionState.CLOSED)
+
+    def _notice(self, connection: _Connection) -> None:
+        """Follow the loss of a connection."""
+        if self._connection is not connection:
             return
-        connection.is_open = False
+        self._connection = None
+        self._events.change(SessionState.SUSPENDED)
+        self._fail_requests(connection)
+        for watcher, event in self._watches.take_all():
+            self._running_loop().call_soon(watcher, event)
+        self._later(self.ensemble.delay_ms(self.ensemble.conditions.reconnect_ms), self.reconnect)
+
+    def reconnect(self) -> None:
+        """Connect again. Has no effect if there is a connection, or if the session is blocked."""
+        if self.state is SessionState.SUSPENDED:
+            self._connect()
+
+    @staticmethod
+    def _fail_requests(connection: _Connection) -> None:
         for request in connection.in_flight:
             request.respond(
                 UnknownOutcomeError("the connection was lost before the response to a write")
@@ -198,51 +220,44 @@ class MemoryStore:
                 else NotConnectedError("the connection was lost before the response to a read")
             )
 
-    # --- faults ---
+    def _keep_some_writes(self, connection: _Connection) -> None:
+        """Keep a random number of the requests that are on their way when a connection breaks.
 
-    def disconnect(self) -> None:
-        """Break the connection. The session is connected again, or is LOST if it has expired."""
-        if self._connection is not None:
-            self._running_loop().call_soon(self._disconnected, self._connection)
-            self._connection.is_open = False
+        They have reached the server, which executes them now, or later before the session is
+        connected again.
+        """
+        count = self.ensemble.between(0, len(connection.requests))
+        received = list(connection.requests)[:count]
+        connection.requests.clear()
+        self._undecided = [request for request in received if request.is_write]
+        if self._undecided and self.ensemble.between(0, 1):
+            self._execute_undecided()
 
-    def abandon(self) -> None:
-        """Forget the session, as when the process ends. It lasts until `MemoryEnsemble.expire`."""
-        self._watches.clear()
-        self._break_connection()
-        self._session_id = NO_SESSION
-        self._events.change(SessionState.CLOSED)
+    def _execute_undecided(self) -> None:
+        undecided, self._undecided = self._undecided, []
+        for request in undecided:
+            _outcome(request)
 
-    def cut_before_next_write(self) -> None:
-        """Break the connection when the next write is sent. The write is not executed."""
-        self._cut_at_next_write = "before"
-
-    def cut_after_next_write(self) -> None:
-        """Break the connection when the next write was executed. Its response is lost."""
-        self._cut_at_next_write = "after"
-
-    def _disconnected(self, connection: _Connection) -> None:
-        if self._connection is not connection:
-            return
-        self._break_connection()
-        self._events.change(SessionState.SUSPENDED)
-        for watcher, event in self._watches.take_all():
-            self._running_loop().call_soon(watcher, event)
-        self._running_loop().call_soon(self._reconnect)
-
-    def _reconnect(self) -> None:
-        if self.state is SessionState.SUSPENDED:
-            self._connect()
-
-    # --- requests ---
+    # --- messages ---
 
     def notify(self, operations: Sequence[Operation], results: Sequence[Written]) -> None:
         """Send the watches that a write fires. Called by the ensemble."""
         connection = self._connection
         if connection is None or not connection.is_open:
             return
-        for fired in self._watches.fired_by(operations, results):
-            connection.send(self._running_loop(), _calling(fired))
+        for watcher, event in self._watches.fired_by(operations, results):
+            self._send_back(connection, partial(watcher, event))
+
+    def _send_back(self, connection: _Connection, message: Callable[[], None]) -> None:
+        connection.messages.append(message)
+        latency_ms = self.ensemble.delay_ms(self.ensemble.conditions.latency_ms)
+        self._later(latency_ms, self._receive, connection)
+
+    @staticmethod
+    def _receive(connection: _Connection) -> None:
+        """Receive the next message. Each message has one timer, in any order."""
+        if connection.is_open:
+            connection.messages.popleft()()
 
     async def _request(self, execute: Callable[[], Result], *, is_write: bool = False) -> Result:
         connection = self._connection
@@ -250,40 +265,62 @@ class MemoryStore:
             if self.state is SessionState.SUSPENDED:
                 raise NotConnectedError("the session has no connection")
             raise SessionLostError(f"the session is {self.state.value}")
-        loop = self._running_loop()
-        request: _Request[Result] = _Request(loop.create_future(), is_write)
-        connection.in_flight.append(request)  # type: ignore[arg-type]
-        cut = self._cut_at_next_write if is_write else None
-        if cut is not None:
-            self._cut_at_next_write = None
-        if connection.is_open and cut != "before":
-            outcome: Result | Exception
-            try:
-                outcome = execute()
-            except Exception as error:  # noqa: BLE001 - the response has it
-                outcome = error
-            connection.send(loop, lambda: self._respond(connection, outcome))
-        if cut is not None:
+        future: asyncio.Future[Result] = self._running_loop().create_future()
+        request = _SentRequest(execute, future, is_write)
+        connection.in_flight.append(request)
+        if is_write and self._takes_loss_of_request():
             self.disconnect()
-        return await request.future
+        request.loses_response = is_write and self._takes_loss_of_response()
+        if connection.is_open:
+            connection.requests.append(request)
+            latency_ms = self.ensemble.delay_ms(self.ensemble.conditions.latency_ms)
+            self.ensemble.after(latency_ms, self._execute_next, connection)
+        return await future
 
-    @staticmethod
-    def _respond(connection: _Connection, outcome: object) -> None:
-        connection.in_flight.popleft().respond(outcome)
+    def _takes_loss_of_request(self) -> bool:
+        lost, self._loses_next_request = self._loses_next_request, False
+        return lost or self.ensemble.happens(self.ensemble.conditions.requests_lost_per_mille)
+
+    def _takes_loss_of_response(self) -> bool:
+        lost, self._loses_next_response = self._loses_next_response, False
+        return lost or self.ensemble.happens(self.ensemble.conditions.responses_lost_per_mille)
+
+    def _execute_next(self, connection: _Connection) -> None:
+        """Execute the request that was sent first, and send its response."""
+        if not connection.is_open:
+            return
+        request = connection.requests.popleft()
+        outcome = _outcome(request)
+
+        def respond() -> None:
+            if request.loses_response:
+                self.disconnect()
+                return
+            connection.in_flight.popleft()
+            request.respond(outcome)
+
+        self._send_back(connection, respond)
+
+    # --- requests ---
 
     async def perform(self, operations: Sequence[Operation]) -> list[Performed]:
         """Perform all operations, or none. Every write of the session calls this method."""
         check_size(operations, self.multi_bytes_max)
+        session_id = self._session_id
         return await self._request(
-            lambda: self.ensemble.write(operations, self._session_id), is_write=True
+            lambda: self.ensemble.write(operations, session_id), is_write=True
         )
 
     async def sync(self) -> None:
-        await self._request(lambda: None)
+        await self._request(lambda: self.ensemble.synchronise(self._session_id))
+
+    def _tree_of_server(self) -> Tree:
+        assert self._connection is not None
+        return self._connection.server.tree
 
     async def get(self, path: str, watch: Watcher | None = None) -> Node:
         def read() -> Node:
-            node = self.ensemble.tree.node(path)
+            node = self._tree_of_server().node(path)
             if watch is not None:
                 self._watches.add_node(path, watch)
             return node
@@ -294,17 +331,21 @@ class MemoryStore:
         def read() -> Stat | None:
             if watch is not None:
                 self._watches.add_node(path, watch)
-            node = self.ensemble.tree.find(path)
+            node = self._tree_of_server().find(path)
             return None if node is None else node.stat
 
         return await self._request(read)
 
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        return await self._request(lambda: [self.ensemble.tree.find(path) for path in paths])
+        def read() -> list[Node | None]:
+            tree = self._tree_of_server()
+            return [tree.find(path) for path in paths]
+
+        return await self._request(read)
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         def read() -> list[str]:
-            names = self.ensemble.tree.children(path)
+            names = self._tree_of_server().children(path)
             if watch is not None:
                 self._watches.add_children(path, watch)
             return names
@@ -333,6 +374,9 @@ class MemoryStore:
         return [written for written, _ in await self.perform(operations)]
 
 
-def _calling(fired: Fired) -> Callable[[], None]:
-    watcher, event = fired
-    return lambda: watcher(event)
+def _outcome(request: _SentRequest) -> Any:
+    """Execute a request. Return its result or its exception."""
+    try:
+        return request.execute()
+    except Exception as error:  # noqa: BLE001 - the response has it
+        return error
