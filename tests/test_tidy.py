@@ -62,6 +62,7 @@ def test_no_module_is_an_orphan() -> None:
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
         "metadata.image_records",  # awaits the controller
+        "metadata.store.zookeeper",  # awaits `odradek serve --zookeeper`
         "pipeline.jobs.ingest",
     }
     text = "\n".join(path.read_text(encoding="utf-8") for path in PRODUCT)
@@ -316,6 +317,8 @@ REACHES_THE_SYSTEM = {
         "threading.Event", "threading.Thread",
     },
     "metadata/store/sqlite.py": {"pathlib", "sqlite3"},  # the store comes by constructor
+    "metadata/store/zookeeper.py": {"threading.Event"},  # the same
+    "metadata/store/zookeeper_client.py": {"create_connection"},  # kazoo's own socket
     "net/sender.py": {"socket"},  # constants
     "protocol/generate.py": {"pathlib"},  # a command
     "protocol/spec.py": {"pathlib"},  # for that command
@@ -526,8 +529,16 @@ def test_no_function_writes_the_fields_of_an_object_of_another_module(path: Path
 
 USED_ELSEWHERE = {
     "config.inapplicable.inapplicable_names",  # the generated page of configs
-    "metadata.store.memory.MemoryStore.cut_after_next_write",  # a fault for tests and the simulator
-    "metadata.store.memory.MemoryStore.cut_before_next_write",
+    *(
+        f"metadata.store.{name}"  # faults for tests and the simulator
+        for name in (
+            "ensemble.MemoryEnsemble.unblock",
+            "memory.MemoryStore.lose_next_request",
+            "memory.MemoryStore.lose_next_response",
+        )
+    ),
+    "metadata.store.zookeeper_client._OrderedHandler.async_result",  # called by kazoo
+    "metadata.store.zookeeper_client._OrderedHandler.running",
     *(
         f"net.connection.Connection.{name}"  # called by the event loop
         for name in (

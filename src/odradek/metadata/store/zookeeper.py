@@ -1,0 +1,547 @@
+"""The metadata store on ZooKeeper.
+
+The event loop starts requests by kazoo's ``..._async`` calls, which do not block. kazoo's thread
+passes results, watches and states on by `call_soon_threadsafe`, in the order in which the
+connection delivered them. All state of the store belongs to the event loop.
+
+kazoo drops all watches when the connection is lost, so the store fires them with DISCONNECTED.
+A response that was lost makes the outcome of a write unknown. That includes a request which kazoo
+had not sent yet, because kazoo does not report the difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import methodcaller
+from typing import Any, TypeVar
+
+from kazoo import exceptions
+from kazoo.client import KazooClient
+from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
+
+from odradek.environment.clock import Clock, SystemClock
+from odradek.environment.executors import Executors, Pool
+from odradek.environment.thread_pool import ThreadExecutors
+from odradek.environment.timers import LoopTimers, Timer, Timers
+from odradek.metadata.store.interface import (
+    ANY_VERSION,
+    MULTI_BYTES_MAX,
+    NO_SESSION,
+    BadVersionError,
+    Check,
+    Create,
+    Created,
+    Delete,
+    EventKind,
+    NoChildrenForEphemeralsError,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    NotConnectedError,
+    NotEmptyError,
+    Operation,
+    SessionListener,
+    SessionLostError,
+    SessionState,
+    Set,
+    Stat,
+    StoreError,
+    StoreFailure,
+    UnknownOutcomeError,
+    Watcher,
+    WatchEvent,
+    Written,
+    check_path,
+    check_size,
+)
+from odradek.metadata.store.session_events import SessionEvents
+from odradek.metadata.store.watchdog import SessionWatchdog
+from odradek.metadata.store.watches import Watches
+from odradek.metadata.store.zookeeper_client import Credentials, ZooKeeperAddress, create_client
+
+logger = logging.getLogger(__name__)
+
+SESSION_TIMEOUT_MS = 18_000
+"""Kafka's default of ``zookeeper.session.timeout.ms``."""
+
+GETS_IN_FLIGHT_MAX = 1_000
+"""Requests of one `get_many` that are in flight at the same time."""
+
+_TREE_ERRORS: dict[type[Exception], type[StoreError]] = {
+    exceptions.NoNodeError: NoNodeError,
+    exceptions.NodeExistsError: NodeExistsError,
+    exceptions.BadVersionError: BadVersionError,
+    exceptions.NotEmptyError: NotEmptyError,
+    exceptions.NoChildrenForEphemeralsError: NoChildrenForEphemeralsError,
+}
+_REFUSALS = (
+    exceptions.AuthFailedError,
+    exceptions.BadArgumentsError,
+    exceptions.InvalidACLError,
+    exceptions.NoAuthError,
+    exceptions.QuotaExceededError,
+    exceptions.SessionMovedError,
+    exceptions.ThrottledOpError,
+    exceptions.UnimplementedError,
+)
+"""Errors with which the server has executed nothing."""
+
+_EVENTS = {
+    EventType.CREATED: EventKind.CREATED,
+    EventType.CHANGED: EventKind.CHANGED,
+    EventType.DELETED: EventKind.DELETED,
+    EventType.CHILD: EventKind.CHILDREN,
+}
+
+Result = TypeVar("Result")
+Convert = Callable[[Any], Result]
+
+
+class _Request:
+    """A request in flight: its future, and the conversion of kazoo's value."""
+
+    __slots__ = ("convert", "future", "path", "writes")
+
+    def __init__(
+        self, future: asyncio.Future[Any], convert: Convert[Any], path: str, writes: bool
+    ) -> None:
+        self.future = future
+        self.convert = convert
+        self.path = path
+        self.writes = writes
+
+    def respond(self, value: Any) -> None:
+        try:
+            converted = self.convert(value)
+        except (StoreError, StoreFailure, UnknownOutcomeError) as error:
+            self.fail(error)
+            return
+        if not self.future.done():  # its caller was not cancelled
+            self.future.set_result(converted)
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Client:
+    """A client of kazoo with its events: one session. Events are passed on to the event loop."""
+
+    def __init__(self, store: ZooKeeperStore, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._loop = loop
+        self.kazoo: KazooClient = store.create_kazoo_client(self)
+        self.requests: dict[Any, _Request] = {}
+        self.stopped = threading.Event()
+        self._ending = threading.Lock()
+
+    # On kazoo's thread.
+
+    def completed(self, result: Any) -> None:
+        self._post(self._store.complete, result)
+
+    def state_changed(self, state: str) -> None:
+        identity = self.kazoo.client_id
+        self._post(self._store.change_state, state, NO_SESSION if identity is None else identity[0])
+
+    def watched(self, event: WatchedEvent) -> None:
+        if event.type in _EVENTS:
+            self._post(self._store.fire, WatchEvent(_EVENTS[event.type], event.path))
+
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, self, *arguments)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+
+    # On any thread but kazoo's.
+
+    def end(self) -> None:
+        """End the session. Blocks until kazoo's thread has ended."""
+        with self._ending:
+            if self.stopped.is_set():
+                return
+            self.stopped.set()
+            try:
+                self.kazoo.stop()
+                self.kazoo.close()
+            except Exception:
+                logger.exception("the ZooKeeper session is not closed and lasts until its time-out")
+
+
+class ZooKeeperStore:
+    """`MetadataStore` on a session of ZooKeeper."""
+
+    multi_bytes_max = MULTI_BYTES_MAX
+
+    def __init__(
+        self,
+        address: ZooKeeperAddress,
+        credentials: Credentials | None = None,
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        connection_timeout_ms: int = SESSION_TIMEOUT_MS,
+        clock: Clock | None = None,
+        timers: Timers | None = None,
+        executors: Executors | None = None,
+    ) -> None:
+        """Create a store that is not open.
+
+        Args:
+            address: The ensemble, and the root of the store in it.
+            credentials: The identity of the client.
+            session_timeout_ms: The session ends when ZooKeeper hears nothing for so long. A third
+                of it is the limit of the watchdog.
+            connection_timeout_ms: Limit of the wait for the first connection.
+            clock: The time of the watchdog.
+            timers: The timers of the first connection and of the beats for the watchdog.
+            executors: The thread that closes clients, and the thread of the watchdog.
+        """
+        self._address = address
+        self._credentials = credentials
+        self._session_timeout_ms = session_timeout_ms
+        self._connection_timeout_ms = connection_timeout_ms
+        self._clock: Clock = clock or SystemClock()
+        self._timers: Timers = timers or LoopTimers()
+        self._executors: Executors = executors or ThreadExecutors()
+        self._events = SessionEvents()
+        self._watches = Watches()
+        self._session_id = NO_SESSION
+        self._client: _Client | None = None
+        self._first_connection: asyncio.Future[None] | None = None
+        self._closing: Pool | None = None
+        self._beat_timer: Timer | None = None
+
+    def create_kazoo_client(self, events: _Client) -> KazooClient:
+        return create_client(self._address, self._session_timeout_ms, self._credentials, events)
+
+    # --- the session ---
+
+    @property
+    def state(self) -> SessionState:
+        return self._events.state
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    def subscribe(self, listener: SessionListener) -> None:
+        self._events.subscribe(listener)
+
+    async def connected(self) -> None:
+        await self._events.connected()
+
+    async def open(self) -> None:
+        """Begin a session. Raise StoreFailure if ZooKeeper cannot be reached in time."""
+        assert self._client is None, "opened twice"
+        loop = asyncio.get_running_loop()
+        client = self._client = _Client(self, loop)
+        self._closing = self._executors.pool(1, "odradek-zookeeper")
+        first = self._first_connection = loop.create_future()
+        timeout_s = self._connection_timeout_ms / 1000
+        timer = self._timers.call_later(timeout_s, self._give_up, first)
+        try:
+            client.kazoo.start_async()
+            await first
+            timer.cancel()
+            if self._address.chroot:
+                await self._start(
+                    lambda kazoo: kazoo.ensure_path_async("/"), bool, "/", writes=True
+                )
+        except BaseException:
+            timer.cancel()
+            await self.close()
+            raise
+        self._start_watchdog(client)
+
+    def _give_up(self, first_connection: asyncio.Future[None]) -> None:
+        if not first_connection.done():
+            first_connection.set_exception(
+                StoreFailure(
+                    f"no connection to ZooKeeper at {self._address.hosts} within "
+                    f"{self._connection_timeout_ms} ms. Check that it runs and is reachable"
+                )
+            )
+
+    async def close(self) -> None:
+        self._watches.clear()
+        client, self._client = self._client, None
+        self._session_id = NO_SESSION
+        self._events.change(SessionState.CLOSED)
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+        closing, self._closing = self._closing, None
+        if closing is None:
+            return
+        if client is not None:
+            self._fail_requests(client)
+            await asyncio.get_running_loop().run_in_executor(closing, client.end)
+        closing.shutdown(wait=False)
+
+    def _start_watchdog(self, client: _Client) -> None:
+        watchdog = SessionWatchdog(self._session_timeout_ms / 3, self._clock, client.end)
+        run = partial(watchdog.run, client.stopped.wait)
+        self._executors.start_thread(run, "odradek-session-watchdog")
+
+        def beat() -> None:
+            watchdog.beat()
+            self._beat_timer = self._timers.call_later(watchdog.beat_interval_ms / 1000, beat)
+
+        beat()
+
+    def change_state(self, client: _Client, state: str, session_id: int) -> None:
+        """Follow a state of kazoo's client."""
+        if client is not self._client:
+            return
+        if state == "CONNECTED":
+            self._session_id = session_id
+            self._events.change(SessionState.CONNECTED)
+            if self._first_connection is not None and not self._first_connection.done():
+                self._first_connection.set_result(None)
+        elif state == "SUSPENDED":
+            self._suspend()
+        else:
+            self._lose(client)
+
+    def _suspend(self) -> None:
+        if self._events.state is not SessionState.CONNECTED:
+            return
+        self._events.change(SessionState.SUSPENDED)
+        loop = asyncio.get_running_loop()
+        for watcher, event in self._watches.take_all():
+            loop.call_soon(watcher, event)
+
+    def _lose(self, client: _Client) -> None:
+        self._suspend()
+        if self._first_connection is not None and not self._first_connection.done():
+            self._first_connection.set_exception(
+                StoreFailure(f"ZooKeeper at {self._address.hosts} has refused the session")
+            )
+        self._events.change(SessionState.LOST)
+        self._fail_requests(client)
+        # Ends kazoo's thread, which would try to connect again.
+        assert self._closing is not None
+        self._closing.submit(client.end)
+
+    @staticmethod
+    def _fail_requests(client: _Client) -> None:
+        """Fail all requests in flight, because kazoo forgets requests in some of its races."""
+        requests, client.requests = client.requests, {}
+        for request in requests.values():
+            request.fail(_lost(request.writes))
+
+    # --- requests ---
+
+    def _start(
+        self,
+        start: Callable[[KazooClient], Any],
+        convert: Convert[Result],
+        path: str,
+        *,
+        writes: bool = False,
+    ) -> asyncio.Future[Result]:
+        """Start a request of kazoo. Return the future of its converted value."""
+        check_path(path)
+        client = self._client
+        if self._events.state is SessionState.SUSPENDED:
+            raise NotConnectedError("the session has no connection to ZooKeeper")
+        if self._events.state is not SessionState.CONNECTED or client is None:
+            raise SessionLostError(f"the session is {self._events.state.value}")
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        # The completion cannot run before this method has returned, because it runs on this loop.
+        result = start(client.kazoo)
+        client.requests[result] = _Request(future, convert, path, writes)
+        return future
+
+    def complete(self, client: _Client, result: Any) -> None:
+        """Complete the request with that result. Results within kazoo have no request."""
+        request = client.requests.pop(result, None)
+        if request is None:
+            return
+        error = result.exception
+        if error is None:
+            request.respond(result.value)
+            return
+        if isinstance(error, exceptions.ConnectionLoss) and client is self._client:
+            self._suspend()  # the listeners are called before a failed call continues
+        request.fail(_converted(error, request.path, request.writes))
+
+    def fire(self, client: _Client, event: WatchEvent) -> None:
+        """Call the watchers of an event."""
+        if client is not self._client:
+            return
+        loop = asyncio.get_running_loop()
+        for watcher, fired in self._watches.take(event):
+            loop.call_soon(watcher, fired)
+
+    def _watch(self, watch: Watcher | None) -> Callable[[WatchedEvent], None] | None:
+        """Return kazoo's watcher. All are equal, because `Watches` knows which to call."""
+        client = self._client
+        return None if watch is None or client is None else client.watched
+
+    async def sync(self) -> None:
+        await self._start(methodcaller("sync_async", "/"), _nothing, "/")
+
+    async def get(self, path: str, watch: Watcher | None = None) -> Node:
+        def convert(value: tuple[bytes, ZnodeStat]) -> Node:
+            if watch is not None:
+                self._watches.add_node(path, watch)
+            return _node(value)
+
+        return await self._start(
+            lambda kazoo: kazoo.get_async(path, self._watch(watch)), convert, path
+        )
+
+    async def exists(self, path: str, watch: Watcher | None = None) -> Stat | None:
+        def convert(value: ZnodeStat | None) -> Stat | None:
+            if watch is not None:
+                self._watches.add_node(path, watch)
+            return None if value is None else _stat(value)
+
+        return await self._start(
+            lambda kazoo: kazoo.exists_async(path, self._watch(watch)), convert, path
+        )
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        nodes: list[Node | None] = []
+        for begin in range(0, len(paths), GETS_IN_FLIGHT_MAX):
+            futures = [
+                self._start(methodcaller("get_async", path), _node, path)
+                for path in paths[begin : begin + GETS_IN_FLIGHT_MAX]
+            ]
+            for outcome in await asyncio.gather(*futures, return_exceptions=True):
+                if isinstance(outcome, NoNodeError):
+                    nodes.append(None)
+                elif isinstance(outcome, BaseException):
+                    raise outcome
+                else:
+                    nodes.append(outcome)
+        return nodes
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]:
+        def convert(value: list[str]) -> list[str]:
+            if watch is not None:
+                self._watches.add_children(path, watch)
+            return sorted(value)
+
+        return await self._start(
+            lambda kazoo: kazoo.get_children_async(path, self._watch(watch)), convert, path
+        )
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> Created:
+        check_size([Create(path, data)], self.multi_bytes_max)
+        return await self._start(
+            lambda kazoo: kazoo.create_async(
+                path, data, ephemeral=ephemeral, sequence=sequential, include_data=True
+            ),
+            _created,
+            path,
+            writes=True,
+        )
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        check_size([Set(path, data)], self.multi_bytes_max)
+        return await self._start(
+            lambda kazoo: kazoo.set_async(path, data, version), _stat, path, writes=True
+        )
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._start(
+            lambda kazoo: kazoo.delete_async(path, version), _nothing, path, writes=True
+        )
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Written]:
+        check_size(operations, self.multi_bytes_max)
+
+        def start(kazoo: KazooClient) -> Any:
+            transaction = kazoo.transaction()
+            for operation in operations:
+                check_path(operation.path)
+                _add(transaction, operation)
+            return transaction.commit_async()
+
+        return await self._start(start, partial(_written, operations), "/", writes=True)
+
+
+def _add(transaction: Any, operation: Operation) -> None:
+    if isinstance(operation, Create):
+        path, data, ephemeral, sequential = operation
+        transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+    elif isinstance(operation, Set):
+        transaction.set_data(*operation)
+    elif isinstance(operation, Delete):
+        transaction.delete(*operation)
+    else:
+        transaction.check(*operation)
+
+
+def _written(operations: Sequence[Operation], results: Sequence[Any]) -> list[Written]:
+    """Convert the results of a transaction. Raise the error of the operation that failed.
+
+    ZooKeeper reports the operations before the failed one as rolled back.
+    """
+    written = []
+    for operation, result in zip(operations, results, strict=True):
+        if isinstance(result, exceptions.RolledBackError):
+            continue
+        if isinstance(result, Exception):
+            raise _converted(result, operation.path, writes=True)
+        if isinstance(operation, Create):
+            written.append(Written(result, 0))
+        elif isinstance(operation, Set):
+            written.append(Written(operation.path, result.version))
+        else:
+            assert isinstance(operation, Delete | Check)
+            written.append(Written(operation.path, ANY_VERSION))
+    return written
+
+
+def _converted(error: BaseException, path: str, writes: bool) -> Exception:
+    """Return the store's error for an error of kazoo."""
+    for theirs, ours in _TREE_ERRORS.items():
+        if isinstance(error, theirs):
+            return ours(path)
+    if isinstance(error, exceptions.SessionExpiredError):
+        return SessionLostError("the session has expired")
+    if isinstance(error, _REFUSALS):
+        return StoreFailure(f"ZooKeeper has refused a request to {path}: {error!r}")
+    return _lost(writes)
+
+
+def _lost(writes: bool) -> Exception:
+    if writes:
+        return UnknownOutcomeError("the connection was lost before the response to a write")
+    return NotConnectedError("the connection was lost before the response to a read")
+
+
+def _stat(value: ZnodeStat) -> Stat:
+    return Stat(
+        value.czxid,
+        value.mzxid,
+        value.pzxid,
+        value.version,
+        value.cversion,
+        value.ephemeralOwner,
+        value.numChildren,
+    )
+
+
+def _node(value: tuple[bytes, ZnodeStat]) -> Node:
+    data, stat = value
+    return Node(data or b"", _stat(stat))
+
+
+def _created(value: tuple[str, ZnodeStat]) -> Created:
+    path, stat = value
+    return Created(path, _stat(stat))
+
+
+def _nothing(_: Any) -> None:
+    return None

@@ -1,0 +1,142 @@
+"""The factory of all connections to ZooKeeper, on `kazoo`.
+
+kazoo runs one thread for each client, which reads and writes its socket and sends pings. It would
+run callbacks of watches and of results on two further threads, which loses their order. The handler
+here has no such threads: results and watches are passed on in the order in which the socket
+delivered them. A callback must not block, because it runs on the thread that sends the pings.
+
+Importing this module imports kazoo. Only a broker that uses ZooKeeper does so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+RETRY_DELAY_S = 0.05
+RETRY_DELAY_MAX_S = 1.0
+"""Delays between attempts to connect. They double from the first to the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The identity of a client, for example ``Credentials("digest", "odradek:secret")``."""
+
+    scheme: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.scheme!r}, ...)"
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperAddress:
+    """The servers of a ZooKeeper ensemble, and the path below which the cluster's nodes are."""
+
+    hosts: str
+    """``HOST:PORT``, with commas between several servers."""
+    chroot: str = ""
+    """The path of the root of the store, such as ``/odradek``. It is created if it is missing."""
+
+    def __str__(self) -> str:
+        return self.hosts + self.chroot
+
+
+class ClientEvents(Protocol):
+    """Receives the results of a client. All methods are called on kazoo's thread."""
+
+    def completed(self, result: Any) -> None:
+        """A result of the client is ready."""
+
+    def state_changed(self, state: str) -> None:
+        """The client's state is CONNECTED, SUSPENDED or LOST (`KazooState`)."""
+
+
+def create_client(
+    address: ZooKeeperAddress,
+    session_timeout_ms: int,
+    credentials: Credentials | None,
+    events: ClientEvents,
+) -> KazooClient:
+    """Return a client that is not started. With credentials, only they can access new nodes."""
+    handler = _OrderedHandler(events.completed)
+    retry = KazooRetry(
+        max_tries=-1,
+        delay=RETRY_DELAY_S,
+        max_delay=RETRY_DELAY_MAX_S,
+        sleep_func=handler.sleep_func,
+    )
+    client = KazooClient(
+        hosts=str(address),
+        timeout=session_timeout_ms / 1000,
+        handler=handler,
+        auth_data=None if credentials is None else [(credentials.scheme, credentials.secret)],
+        default_acl=OPEN_ACL_UNSAFE if credentials is None else CREATOR_ALL_ACL,
+        connection_retry=retry,
+    )
+
+    def state_changed(state: str) -> None:
+        if state == "LOST":
+            # kazoo would begin another session, in which it executes requests of the lost one.
+            handler.refuse_connections()
+        events.state_changed(state)
+
+    client.add_listener(state_changed)
+    return client
+
+
+class _InlineQueue:
+    """Calls everything at once, on the thread that puts it."""
+
+    def put(self, call: Callable[[], object]) -> None:
+        call()
+
+
+class _OrderedResult(AsyncResult):  # type: ignore[misc]
+    """A result that is passed on when it is set, before kazoo reads the next message."""
+
+    def set(self, value: Any = None) -> None:
+        super().set(value)
+        self._handler.completed(self)
+
+    def set_exception(self, exception: BaseException) -> None:
+        super().set_exception(exception)
+        self._handler.completed(self)
+
+
+class _OrderedHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's handler without threads for callbacks: see the module's docstring."""
+
+    def __init__(self, completed: Callable[[Any], None]) -> None:
+        super().__init__()
+        self.completed = completed
+        self.completion_queue = self.callback_queue = _InlineQueue()
+        self._is_started = False
+        self._refuses = False
+
+    @property
+    def running(self) -> bool:
+        return self._is_started
+
+    def start(self) -> None:
+        self._is_started = True
+
+    def stop(self) -> None:
+        self._is_started = False
+
+    def refuse_connections(self) -> None:
+        self._refuses = True
+
+    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        if self._refuses:
+            raise ConnectionRefusedError("the session has ended")
+        return super().create_connection(*args, **kwargs)
+
+    def async_result(self) -> _OrderedResult:
+        return _OrderedResult(self)
