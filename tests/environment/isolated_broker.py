@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def note_start(thread: threading.Thread) -> None:
 class Machine:
     """A host whose broker stops and starts again, and a client on another host."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Mapping[str, str] | None = None) -> None:
         self.scheduler = Scheduler(SEED)
         self.network = SimulatedNetwork(self.scheduler)
         self.disk = Disk(self.scheduler.stream("disk"))
@@ -95,6 +96,7 @@ class Machine:
                 "listeners": f"PLAINTEXT://{HOST}:{PORT}",
                 "log.cleaner.backoff.ms": "1000",
                 "log.flush.offset.checkpoint.interval.ms": "1000",
+                **(config or {}),
             }
         )
 

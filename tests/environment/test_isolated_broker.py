@@ -14,12 +14,12 @@ import pytest
 from tests.environment.isolated_broker import BATCHES, KEYS
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = "from tests.environment.isolated_broker import main; main()"
 
 
-def run(hash_seed: str) -> str:
+def run(module: str, hash_seed: str) -> str:
+    """Return the output of the program in a module of this folder."""
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", f"from tests.environment.{module} import main; main()"],
         capture_output=True,
         text=True,
         check=False,
@@ -32,7 +32,7 @@ def run(hash_seed: str) -> str:
 
 @pytest.fixture(scope="module")
 def observed() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run("1"))
+    found: dict[str, Any] = json.loads(run("isolated_broker", "1"))
     return found
 
 
@@ -59,4 +59,12 @@ def test_a_broker_on_fakes_serves_compacts_and_starts_again(observed: dict[str, 
 
 
 def test_a_broker_on_fakes_does_not_depend_on_the_order_of_hashes(observed: dict[str, Any]) -> None:
-    assert json.loads(run("2")) == observed
+    assert json.loads(run("isolated_broker", "2")) == observed
+
+
+def test_what_coordinators_write_does_not_depend_on_the_order_of_hashes() -> None:
+    first, *others = (run("isolated_coordinators", seed) for seed in ("1", "2", "3"))
+    assert all(each == first for each in others)
+    found = json.loads(first)
+    for topic, bytes_min in (("__consumer_offsets-0", 1_000), ("__transaction_state-0", 4_000)):
+        assert found["sizes"][f"/data/{topic}/{0:020d}.log"] > bytes_min
