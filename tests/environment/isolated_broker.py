@@ -210,11 +210,16 @@ def scenario() -> dict[str, Any]:
     return observed
 
 
-def main() -> None:
+def start_watching() -> None:
+    """Note all calls from now on that reach the operating system."""
     sys.addaudithook(watch)
     threading.Thread.start = note_start  # type: ignore[method-assign]
     os.urandom = no_random_bytes
     random._urandom = no_random_bytes  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    start_watching()
     observed = scenario()
     threads = [each.name for each in threading.enumerate()]
     calls = list(reached)

@@ -1,8 +1,9 @@
 """Groups and transactions on one broker of the simulator, with everything that they have written.
 
-`main` prints a line of JSON: the responses, and a hash of each file. Two interpreters with
-different hash seeds must print the same line. There are several members, transactions and topics,
-so that an order of strings that depends on their hashes shows.
+`main` prints a line of JSON: the responses, a hash of each file, and the calls that reached the
+operating system. Two interpreters with different hash seeds must print the same line. There are
+several members, transactions and topics, so that an order of strings that depends on their hashes
+shows.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from odradek.protocol.messages.offset_commit_response import OffsetCommitRespons
 from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 from odradek.result_tasks import wait
-from tests.environment.isolated_broker import Machine
+from tests.environment.isolated_broker import Machine, reached, start_watching
 from tests.simulation.event_loop import SimulatedLoop
 
 TOPICS = [f"topic-{name}" for name in ("red", "green", "blue", "white", "black", "grey")]
@@ -188,4 +189,5 @@ def scenario() -> dict[str, Any]:
 
 
 def main() -> None:
-    print(json.dumps(scenario()))
+    start_watching()
+    print(json.dumps({**scenario(), "reached": reached}))
