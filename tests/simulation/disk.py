@@ -125,8 +125,10 @@ def _after_power_cut(inode: Inode, rng: random.Random) -> bytearray:
         count = PAGE_BYTES if survives else 0
         if at == kept or (outcome == "pages" and rng.random() < 0.2):
             count = rng.randrange(PAGE_BYTES // SECTOR_BYTES) * SECTOR_BYTES  # a torn page
-        piece = new[start : min(start + count, size)]
-        left[start : start + len(piece)] = piece
+        end = min(start + count, size)
+        piece = new[start:end]
+        if start < end:  # a page after the end of the file has zeros
+            left[start:end] = piece + bytes(end - start - len(piece))
     return left
 
 
@@ -194,6 +196,7 @@ class Disk:
         fail_writes: How many of the next writes fail with EIO.
         sync_us_max: The longest time that an fsync takes.
         names_lost: Changes of directories that power cuts have undone.
+        faults_seen: A call has failed since this was reset.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -205,8 +208,14 @@ class Disk:
         self.sync_us_max = 5_000
         self.evictions_rate = 0.0
         self.names_lost = 0
+        self.faults_seen = False
         self.locked: dict[str, object] = {}
         """The owner of each locked path."""
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the disk is full, or one of its next calls fails."""
+        return self.space_left is not None or bool(self.fail_fsyncs or self.fail_writes)
 
     # -- paths -------------------------------------------------------------------------------------
 
@@ -257,6 +266,7 @@ class Disk:
         """Return by how many of `growth` bytes a file may grow, at least 1 if it grows."""
         if self.space_left is None:
             return growth
+        self.faults_seen = True
         if self.space_left <= 0:
             raise OSError(errno.ENOSPC, "no space left on device")
         growth = min(growth, self.space_left)

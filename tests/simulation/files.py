@@ -222,6 +222,7 @@ class SimulatedFiles:
         dies = self._change(torn)
         if self.disk.fail_writes:
             self.disk.fail_writes -= 1
+            self.disk.faults_seen = True
             raise OSError(errno.EIO, "input/output error")
         growth = position + len(data) - len(inode.data)
         written = len(data)
@@ -259,6 +260,7 @@ class SimulatedFiles:
         dies = self._change()
         if self.disk.fail_fsyncs:
             self.disk.fail_fsyncs -= 1
+            self.disk.faults_seen = True
             raise OSError(errno.EIO, "input/output error")
         self._wait(self._rng.randrange(self.disk.sync_us_max))
         sync()

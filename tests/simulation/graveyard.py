@@ -10,9 +10,11 @@ import asyncio
 import gc
 import logging
 import sys
+import warnings
 from typing import Any
 
 from tests.simulation.event_loop import SimulatedLoop
+from tests.simulation.scheduler import Scheduler
 
 
 class Graveyard:
@@ -25,13 +27,16 @@ class Graveyard:
         """Kill a loop, and keep its tasks and other objects of its process."""
         self._kept.append((loop, asyncio.all_tasks(loop), loop.kill(), others))
 
-    def close(self) -> None:
-        """Drop the objects. Errors in their destructors are ignored."""
+    def close(self, scheduler: Scheduler) -> None:
+        """Drop the objects, and the events that refer to them. Ignore errors of destructors."""
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         logging.disable(logging.CRITICAL)
         try:
-            self._kept.clear()
-            gc.collect()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # coroutines that were never awaited
+                self._kept.clear()
+                scheduler.clear()
+                gc.collect()
         finally:
             logging.disable(logging.NOTSET)
             sys.unraisablehook = hook

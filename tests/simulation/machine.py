@@ -19,6 +19,7 @@ from odradek.environment.randomness import version_4
 from odradek.environment.timers import LoopTimers
 from odradek.ids import Uuid
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
+from tests.helpers.inline_cleaner import InlineCleaner
 from tests.simulation.disk import Disk
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.executors import SimulatedExecutors, Threads
@@ -104,7 +105,7 @@ class Machine:
         self._graveyard = graveyard
         self._config = dict(config)
         self._on_step = on_step
-        self._on_end = on_end
+        self.on_end = on_end
         self._rng = scheduler.stream(self.host)
         self.disk = Disk(scheduler.stream(f"disk {self.host}"))
         self.ensemble = MemoryEnsemble(EnsembleConditions(multi_bytes_max=None))
@@ -117,6 +118,12 @@ class Machine:
     @property
     def address(self) -> tuple[str, int]:
         return self.host, PORT
+
+    @property
+    def has_failed_directory(self) -> bool:
+        """Whether the log directory is offline. Only a restart of the broker helps."""
+        services = getattr(self.process.broker, "services", None) if self.process else None
+        return services is not None and any(each.offline for each in services.log_manager.log_dirs)
 
     def start(self) -> Incarnation:
         """Start the broker. `Incarnation.starting` is done when it serves, or has failed."""
@@ -149,7 +156,12 @@ class Machine:
             }
         )
         store = SimulatedStore(self.ensemble, self.disk, threads, loop)
-        broker = BrokerServer(config, environment=environment, store=store)
+        broker = BrokerServer(
+            config,
+            environment=environment,
+            store=store,
+            start_cleaner_worker=lambda: InlineCleaner(files, self.clock),
+        )
         starting = loop.create_task(broker.start())
         self.process = Incarnation(self.incarnations, loop, threads, files, store, broker, starting)
         starting.add_done_callback(self._started)
@@ -208,16 +220,14 @@ class Machine:
         self.scheduler.note(f"{self.host} ends: {how}")
         self._graveyard.bury(process.loop, process)
         process.files.kill()
-        session_id = process.store.session_id
-        process.store.abandon()
-        self.ensemble.end_session(session_id)
+        process.store.end()
         self.network.process_ended(self.host, power_cut=how == "power")
         if how == "power":
             self.boots += 1
             self.disk.power_cut()
         else:
             self.disk.locked.clear()
-        self._on_end(self, how)
+        self.on_end(self, how)
 
     def pause(self) -> None:
         if self.process is not None:

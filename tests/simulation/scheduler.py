@@ -131,6 +131,10 @@ class Scheduler:
         self.now_us = max(self.now_us, time_us)
         return False
 
+    def clear(self) -> None:
+        """Drop all events: the simulation is over."""
+        self._heap.clear()
+
     def note(self, line: str) -> None:
         """Add a line with the virtual time to the trace."""
         self.trace.add(f"{self.now_us} {line}")

@@ -194,7 +194,7 @@ def test_each_sector_is_old_new_or_zero_after_a_power_cut(
     for start in range(0, len(left), SECTOR_BYTES):
         piece = left[start : start + SECTOR_BYTES]
         for candidate in (old, new):
-            end = min(start + len(piece), len(candidate))
+            end = max(min(start + len(piece), len(candidate)), start)
             is_zero = not piece[end - start :].strip(b"\0")
             if piece[: end - start] == candidate[start:end] and is_zero:
                 break

@@ -27,7 +27,7 @@ class World:
 
     def close(self) -> None:
         self.machine.kill()
-        self.graveyard.close()
+        self.graveyard.close(self.scheduler)
 
     def step(self, _: Machine) -> None:
         self.steps += 1
@@ -99,7 +99,7 @@ def test_a_broker_that_was_killed_at_any_change_of_files_starts_again() -> None:
             if not ends:
                 break
             assert ends == ["power" if power_cut else "kill"]
-        assert changes >= 8
+        assert changes > 5
 
 
 def test_a_paused_broker_makes_no_step(world: World) -> None:

@@ -1,0 +1,82 @@
+"""`python -m tests.simulation --seed N --runs K`: run simulations and report what they found."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.simulation.simulation import RUN_S, Outcome, Simulation
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the seeds N to N+K-1. Return 1 if one of them found a violation."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--runs", type=int, default=1, help="number of seeds")
+    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=RUN_S, help="virtual length of a run")
+    parser.add_argument("--history", type=Path, help="write the history of the last run to a file")
+    parser.add_argument("--log", action="store_true", help="show the log of the brokers")
+    parser.add_argument(
+        "--nominal",
+        action="store_true",
+        help="two client operations a second and a fault every ten seconds, for the cost",
+    )
+    parser.add_argument("--keep-going", action="store_true", help="go on after a violation")
+    options = parser.parse_args(argv)
+    logging.getLogger("odradek").setLevel(logging.INFO if options.log else logging.ERROR)
+    logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
+    if not options.log:
+        logging.lastResort = None
+        logging.getLogger().handlers = [logging.NullHandler()]
+    total: Counter[str] = Counter()
+    failed = []
+    simulated_s = cpu_s = 0.0
+    for seed in range(options.seed, options.seed + options.runs):
+        began = time.process_time()
+        outcome = run(seed, options.brokers, options.seconds, swarm=not options.nominal)
+        used_s = time.process_time() - began
+        total += outcome.counts
+        simulated_s += outcome.simulated_s
+        cpu_s += used_s
+        per_s = 1_000 * used_s / outcome.simulated_s
+        print(f"seed {seed}: trace {outcome.digest}, {outcome.steps:,} steps, {per_s:.1f} ms/s")
+        if options.history:
+            options.history.write_text("\n".join(outcome.history) + "\n", encoding="utf-8")
+        if outcome.known:
+            total[f"known defect: {outcome.known}"] += 1
+        if outcome.violations:
+            failed.append(seed)
+            report(outcome, options.brokers)
+            if not options.keep_going:
+                break
+    print("coverage: " + ", ".join(f"{name} {number:,}" for name, number in sorted(total.items())))
+    print(f"{simulated_s:,.0f} simulated s, {1_000 * cpu_s / simulated_s:.1f} ms of CPU a second")
+    print(f"seeds with violations: {failed or 'none'}")
+    return 1 if failed else 0
+
+
+def run(seed: int, brokers: int, seconds: float, *, swarm: bool = True) -> Outcome:
+    """Run one seed."""
+    simulation = Simulation(seed, brokers, seconds, swarm=swarm)
+    try:
+        return simulation.run()
+    finally:
+        simulation.close()
+
+
+def report(outcome: Outcome, brokers: int) -> None:
+    """Print the violations of a run, its last events, and how to repeat it."""
+    for line in outcome.tail[-20:]:
+        print(f"    {line}")
+    for violation in outcome.violations[:10]:
+        print(f"  VIOLATION {violation}")
+    print(f"  repeat: python -m tests.simulation --seed {outcome.seed} --brokers {brokers}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""An admin client of a simulation: it creates, changes and deletes topics, and deletes records.
+
+The topics of the history live for the whole run. The topics "churn-N" come and go under their
+names, with new topic ids, and get records of their own.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from odradek.protocol.messages.create_partitions_response import CreatePartitionsResponse
+from odradek.protocol.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.protocol.messages.create_topics_response import CreateTopicsResponse
+from odradek.protocol.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from odradek.protocol.messages.delete_records_response import DeleteRecordsResponse
+from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.delete_topics_response import DeleteTopicsResponse
+from odradek.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.protocol.messages.incremental_alter_configs_response import (
+    IncrementalAlterConfigsResponse,
+)
+from odradek.protocol.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.protocol.messages.produce_response import ProduceResponse
+from odradek.records.record import Record, build_batch
+from tests.simulation.client import Client, Retry, World
+from tests.simulation.scheduler import SECOND
+
+THINK_S_MAX = 3.0
+CHURN_TOPICS = 3
+TOPIC_RESOURCE = 2
+SET = 0
+RECORDS_MAX = 5
+RECORD_BYTES_MAX = 600
+PATIENCE_US = 20 * SECOND
+
+
+class SimulatedAdmin(Client):
+    """The admin client; see the module."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self._operations = (
+            (self._churn, 2),
+            (self._create_partitions, 1),
+            (self._alter_configs, 1),
+            (self._delete_records, 3),
+            (self._produce, 8),
+        )
+
+    async def create_topics(self) -> None:
+        """Create the topics of the history."""
+        for topic in dict.fromkeys(key.topic for key in self.world.keys):
+            partitions = sum(key.topic == topic for key in self.world.keys)
+            durable = any(key.durable for key in self.world.keys if key.topic == topic)
+            configs = {
+                "segment.ms": str(self.rng.randint(2_000, 8_000)),
+                "retention.ms": "-1",
+                "index.interval.bytes": "100",
+            }
+            if durable:
+                configs["flush.messages"] = "1"
+            else:
+                configs["flush.ms"] = str(self.rng.choice((1_000, 5_000, 60_000)))
+            deadline_us = self.world.scheduler.now_us + PATIENCE_US
+            await self.until(deadline_us, partial(self._create, topic, partitions, configs))
+            await self.until(deadline_us, partial(self.refresh, topic))
+
+    async def run(self) -> None:
+        operations = [each for each, _ in self._operations]
+        weights = [weight for _, weight in self._operations]
+        while not self.world.draining:
+            await self.think(THINK_S_MAX)
+            (operation,) = self.rng.choices(operations, weights)
+            topic = f"churn-{self.rng.randrange(CHURN_TOPICS)}"
+            try:
+                await operation(topic)
+            except Retry:
+                self.world.count("admin operations failed")
+        await self.disconnect()
+
+    async def _controller(self, request: Any, response: type[Any], version: int) -> Any:
+        return await self.call(self.rng.choice(self.world.bootstrap), request, response, version)
+
+    def _allow(self, what: str, code: int, *allowed: ErrorCode) -> bool:
+        """Return whether an operation succeeded. Report an error that it cannot have."""
+        error = ErrorCode(code)
+        if error is ErrorCode.NONE:
+            self.world.count(what)
+            return True
+        usual = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if error not in allowed and error not in usual:
+            self.world.violation(f"{what} failed with {error.name}")
+        raise Retry(error.name)
+
+    async def _create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
+        entries = [CreatableTopicConfig(name, value) for name, value in configs.items()]
+        new = CreatableTopic(topic, partitions, 1, [], entries)
+        request = CreateTopicsRequest([new], 5_000)
+        response = await self._controller(request, CreateTopicsResponse, 7)
+        code = response.topics[0].error_code
+        if code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            self._allow("topics created", code)
+
+    async def _churn(self, topic: str) -> None:
+        """Delete the topic if it is known, otherwise create it. Sometimes both."""
+        await self.refresh(topic)
+        if topic in self.topics:
+            state = DeleteTopicState(topic)
+            request = DeleteTopicsRequest([state], timeout_ms=5_000)
+            response = await self._controller(request, DeleteTopicsResponse, 6)
+            code = response.responses[0].error_code
+            self._allow("topics deleted", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.topics.pop(topic, None)
+            if self.rng.random() < 0.3:
+                return
+        configs = {
+            "segment.ms": str(self.rng.choice((1_000, 5_000, 60_000))),
+            "retention.ms": self.rng.choice(("-1", "-1", "10000")),
+            "file.delete.delay.ms": self.rng.choice(("0", "3000", "60000")),
+        }
+        if self.rng.random() < 0.5:
+            configs["flush.messages"] = "1"
+        if self.rng.random() < 0.3:
+            configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+        await self._create(topic, self.rng.randint(1, 2), configs)
+
+    async def _create_partitions(self, topic: str) -> None:
+        await self.refresh(topic)
+        view = self.topics.get(topic)
+        if view is None or len(view.leaders) > 3:
+            return
+        new = CreatePartitionsTopic(topic, len(view.leaders) + 1, None)
+        request = CreatePartitionsRequest([new], 5_000, validate_only=False)
+        response = await self._controller(request, CreatePartitionsResponse, 3)
+        self._allow(
+            "partitions created",
+            response.results[0].error_code,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_PARTITIONS,
+        )
+
+    async def _alter_configs(self, topic: str) -> None:
+        name, value = self.rng.choice(
+            (
+                ("flush.messages", "1"),
+                ("flush.messages", "3"),
+                ("segment.ms", "2000"),
+                ("segment.ms", "30000"),
+                ("flush.ms", "1000"),
+                ("compression.type", "gzip"),
+                ("message.timestamp.type", "LogAppendTime"),
+            )
+        )
+        config = AlterableConfig(name, SET, value)
+        resource = AlterConfigsResource(TOPIC_RESOURCE, topic, [config])
+        request = IncrementalAlterConfigsRequest([resource], validate_only=False)
+        response = await self._controller(request, IncrementalAlterConfigsResponse, 1)
+        code = response.responses[0].error_code
+        self._allow("configs altered", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def _delete_records(self, topic: str) -> None:
+        """Delete records up to the high watermark, or below some offset."""
+        await self.refresh(topic)
+        view = self.topics.get(topic)
+        if view is None:
+            return
+        partition = self.rng.choice(list(view.leaders))
+        address, _ = await self.leader(topic, partition)
+        asked = DeleteRecordsPartition(partition, self.rng.choice((-1, 1, 5, 20)))
+        request = DeleteRecordsRequest([DeleteRecordsTopic(topic, [asked])], 5_000)
+        response = await self.call(address, request, DeleteRecordsResponse, 2)
+        code = response.topics[0].partitions[0].error_code
+        self.check(topic, code)
+        refused = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.POLICY_VIOLATION)
+        self._allow("records deleted", code, *refused)
+
+    async def _produce(self, topic: str) -> None:
+        """Append a batch to a partition of a topic that may just be deleted."""
+        if topic not in self.topics:
+            await self.refresh(topic)
+        view = self.topics.get(topic)
+        if view is None:
+            return
+        partition = self.rng.choice(list(view.leaders))
+        address, _ = await self.leader(topic, partition)
+        records = build_batch(
+            [
+                Record(b"%d" % self.rng.randrange(10), bytes(self.rng.randrange(RECORD_BYTES_MAX)))
+                for _ in range(self.rng.randint(1, RECORDS_MAX))
+            ],
+            timestamp_ms=1_700_000_000_000 + self.world.scheduler.now_us // 1_000,
+        )
+        data = PartitionProduceData(partition, records)
+        acks = self.rng.choice((1, -1))
+        topic_data = TopicProduceData(topic, partition_data=[data])
+        request = ProduceRequest(None, acks, 5_000, [topic_data])
+        response = await self.call(address, request, ProduceResponse, 9)
+        self.check(topic, response.responses[0].partition_responses[0].error_code)
+        self.world.count("batches of churn topics")

@@ -1,0 +1,261 @@
+"""The observer of one broker: it applies the invariants to the partitions that a step has changed.
+
+It reads the objects of the broker, and the bytes of segments on the simulated disk. It never calls
+code of the broker that changes state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.errors import ErrorCode
+from odradek.records.batch import HEADER_BYTES, BatchHeader, parse_header
+from tests.simulation.disk import Directory, Inode
+from tests.simulation.invariants import (
+    Chain,
+    Observation,
+    PartitionModel,
+    Producer,
+    ReplicaModel,
+    check_bounds,
+    check_epochs,
+    check_producers,
+    check_recovery,
+    check_step,
+    replay_producers,
+)
+from tests.simulation.machine import Machine
+
+PartitionKey = tuple[bytes, int]
+REPLAY_STEPS = 1_000
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """Where the next batch of a log is read: base offset of the segment, and position."""
+
+    base: int = -1
+    position: int = 0
+
+
+class Observer:
+    """The models of all partitions of one machine.
+
+    Args:
+        report: Takes each violation.
+        partitions: The models over all replicas, shared by the observers of all machines.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        report: Callable[[str], None],
+        partitions: dict[PartitionKey, PartitionModel],
+    ) -> None:
+        self.machine = machine
+        self.models: dict[PartitionKey, ReplicaModel] = {}
+        self.checks = 0
+        self.replays = 0
+        self.truncations = 0
+        self._report = report
+        self._partitions = partitions
+        self._cursors: dict[PartitionKey, _Cursor] = {}
+        self._last: dict[Any, tuple[Any, ...]] = {}
+        self._steps = 0
+
+    # -- called by the simulation ------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Check the partitions that the last step of the broker has changed."""
+        process = self.machine.process
+        if process is None or process.loop.stopped:
+            return
+        services = getattr(process.broker, "services", None)
+        if services is None:
+            return
+        for partition in list(services.replica_manager._partitions.values()):
+            log = partition.log
+            state = (
+                partition.leader_epoch,
+                log.log_end_offset,
+                log.high_watermark,
+                log.log_start_offset,
+                log.flusher.recovery_point,
+                partition.error,
+            )
+            if self._last.get(partition) != state:
+                self._last[partition] = state
+                self._observe(partition, process.number)
+        self._steps += 1
+        if self._steps % REPLAY_STEPS == 0:
+            self.replay()
+
+    def ended(self, how: str) -> None:
+        """The process of the machine has ended."""
+        for model in self.models.values():
+            if model.ended != "power":
+                # A failed start changes files as a process does that is killed.
+                model.ended = "kill" if how == "failed" else how
+        self._last.clear()
+        self._cursors.clear()
+
+    def promised(self, key: PartitionKey, end: int) -> None:
+        """Records below `end` were acknowledged, or read, in a topic that flushes each record."""
+        model = self.models.get(key)
+        if model is not None:
+            model.floor = max(model.floor, end)
+
+    # -- observations ------------------------------------------------------------------------------
+
+    def _observe(self, partition: Any, incarnation: int) -> None:
+        if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            return
+        log = partition.log
+        key = (bytes(partition.topic_id), partition.topic_partition.partition)
+        now = Observation(
+            incarnation,
+            partition.error is ErrorCode.NONE,
+            partition.leader_epoch,
+            log.log_start_offset,
+            log.high_watermark,
+            log.log_end_offset,
+            log.flusher.recovery_point,
+        )
+        self.checks += 1
+        model = self.models.get(key)
+        if model is None:
+            model = ReplicaModel(f"{self.machine.host} {partition.topic_partition}")
+            self.models[key] = model
+        problems = [*check_bounds(now)]
+        model.compacted |= log.config.cleanup_compact
+        if model.seen is None or model.seen.incarnation != incarnation:
+            problems += self._recovered(key, model, log, now)
+        else:
+            problems += check_step(model.seen, now)
+            self._extend(key, model.chain, log)
+        shared = self._partitions.setdefault(key, PartitionModel())
+        problems += shared.observe(self.machine.node_id, now)
+        model.seen = now
+        model.floor = max(model.floor, now.flushed)
+        model.log_start_max = max(model.log_start_max, now.log_start)
+        model.deletes = log.config.retention_ms >= 0 or log.config.retention_bytes >= 0
+        for problem in problems:
+            self._report(f"{model.name}: {problem}")
+
+    def _recovered(
+        self, key: PartitionKey, model: ReplicaModel, log: Any, now: Observation
+    ) -> list[str]:
+        """Read the whole log of a new process. Compare it with what the last one had."""
+        first = log.segments.bases[0]
+        chain = model.chain.continues(first)
+        self._cursors[key] = _Cursor()
+        self._extend(key, chain, log)
+        problems: list[str] = []
+        if model.seen is not None:
+            problems += check_recovery(model, model.ended, now, chain, first)
+            if now.log_end < model.seen.log_end:
+                self.truncations += 1
+        model.ended = ""
+        model.chain = chain
+        model.floor = min(model.floor, now.log_end)
+        return problems
+
+    def _extend(self, key: PartitionKey, chain: Chain, log: Any) -> None:
+        """Add the batches to the chain that the log has after the cursor."""
+        if self.models[key].compacted:
+            return
+        cursor = self._cursors.setdefault(key, _Cursor())
+        for segment in log.segments:
+            if segment.base_offset < cursor.base or not segment.size:
+                continue
+            if segment.base_offset > cursor.base:
+                cursor.base, cursor.position = segment.base_offset, 0
+            inode = self._inode(segment.file.path)
+            if inode is None:
+                return
+            data = inode.data
+            while cursor.position + HEADER_BYTES <= segment.size:
+                header = parse_header(data, cursor.position)
+                end = cursor.position + header.size_bytes
+                if header.base_offset < chain.end or end > segment.size:
+                    self._report(f"{log.topic_partition}: no batch at {cursor.position} of {inode}")
+                    return
+                chain.append(header, bytes(data[cursor.position : end]))
+                cursor.position = end
+
+    def _inode(self, path: str) -> Inode | None:
+        try:
+            return self.machine.disk.file(path)
+        except OSError:
+            return None
+
+    # -- replay checks -----------------------------------------------------------------------------
+
+    def replay(self) -> None:
+        """Compare producers, epoch cache and disk of each log with a replay of its batches."""
+        process = self.machine.process
+        if process is None or not process.serves:
+            return
+        for partition in list(process.broker.services.replica_manager._partitions.values()):
+            key = (bytes(partition.topic_id), partition.topic_partition.partition)
+            model = self.models.get(key)
+            log = partition.log
+            if model is None or model.seen is None or log.log_dir.offline or log.closed:
+                continue
+            if model.compacted:
+                continue
+            if model.chain.end != log.log_end_offset:
+                continue  # a step in progress
+            self.replays += 1
+            for problem in self._replayed(model, log):
+                self._report(f"{model.name}: {problem}")
+
+    def _replayed(self, model: ReplicaModel, log: Any) -> Iterator[str]:
+        chain = model.chain
+        yield from check_epochs(
+            chain, log.log_start_offset, log.log_end_offset, log.epochs.entries()
+        )
+        actual = {
+            producer_id: Producer(
+                entry.epoch, tuple((batch[0], batch[1], batch[2]) for batch in entry.batches)
+            )
+            for producer_id, entry in log.producers.producers.items()
+        }
+        yield from check_producers(replay_producers(chain, log.segments.bases[0]), actual)
+        yield from self._durable(model, log)
+
+    def _durable(self, model: ReplicaModel, log: Any) -> Iterator[str]:
+        """The disk has the batches below the floor, and the names of their segments."""
+        for segment in log.segments:
+            if segment.base_offset >= model.floor or not segment.size:
+                continue
+            inode = self._inode(segment.file.path)
+            if inode is None:
+                return
+            position = _position_of(inode.data, segment.size, model.floor)
+            if inode.durable[:position] != inode.data[:position]:
+                yield f"batches below {model.floor} are not on the disk ({segment.file.path})"
+            elif not self._is_name_durable(segment.file.path):
+                yield f"the name of {segment.file.path} is not on the disk"
+
+    def _is_name_durable(self, path: str) -> bool:
+        node: Directory | Inode = self.machine.disk.root
+        for part in path.split("/")[1:]:
+            assert isinstance(node, Directory)
+            if node.durable.get(part) is not node.names.get(part):
+                return False
+            node = node.names[part]
+        return True
+
+
+def _position_of(data: bytearray, size: int, offset: int) -> int:
+    """Return the position after the last batch that begins below `offset`."""
+    position = 0
+    while position + HEADER_BYTES <= size:
+        header: BatchHeader = parse_header(data, position)
+        if header.base_offset >= offset:
+            break
+        position += header.size_bytes
+    return position

@@ -1,0 +1,349 @@
+"""One run: machines, clients and faults on one seed, for two simulated minutes, then a healing.
+
+After the faults have ended, all brokers must serve, every request must be answered, and final
+readers read all records, each within bounded virtual time. The history of the clients is then
+checked as that of real clients (`conformance.histories`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.histories.analysis import analyse
+from conformance.histories.history import FINAL_PROCESS, parse
+
+from odradek.metadata.store.interface import StoreFailure
+from tests.simulation.admin import SimulatedAdmin
+from tests.simulation.client import Client, Key, history_line
+from tests.simulation.consumers import SimulatedConsumer
+from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
+from tests.simulation.graveyard import Graveyard
+from tests.simulation.invariants import PartitionModel
+from tests.simulation.machine import PORT, Machine
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.observer import Observer
+from tests.simulation.producers import SimulatedProducer
+from tests.simulation.scheduler import SECOND, Scheduler
+
+RUN_S = 120
+HEAL_S = 60
+"""Virtual time in which everything works again after the last fault."""
+GRACE_US = 30 * SECOND
+"""Requests that begin this long after the healing must be answered. A start that began before it
+may have waited for a slow disk at each of its calls.
+"""
+RESTART_S_MAX = 3.0
+TEMPOS = (1.0, 2.0, 5.0)
+"""At 1.0 all clients together make about two operations a second."""
+FAULT_INTERVALS_S = (10.0, 5.0, 2.5)
+BROKER_CONFIG = {
+    "log.cleaner.backoff.ms": "3000",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "log.flush.offset.checkpoint.interval.ms": "5000",
+    "log.retention.check.interval.ms": "5000",
+    "auto.create.topics.enable": "false",
+}
+
+
+KNOWN_DEFECTS = {
+    "retention without a sync": re.compile(r"churn-.* log end \d+ after power, but the log had"),
+}
+"""Defects of the broker that are not mended yet, by the text of their violations.
+
+A run that meets one ends there. It is reported, and it is no failure of the run.
+"""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The result of one run. `known` is the known defect that has ended it, or empty."""
+
+    seed: int
+    violations: list[str]
+    known: str
+    digest: str
+    steps: int
+    simulated_s: float
+    counts: Counter[str] = field(default_factory=Counter)
+    tail: list[str] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)
+
+
+class _Errors(logging.Handler):
+    """Collects errors that the broker logs with a traceback: nothing has handled them."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not _is_known(error):
+            self.lines.append(f"{record.name}: {record.getMessage()}: {error!r}")
+
+
+def _is_known(error: BaseException) -> bool:
+    """Return whether a broker may log this error while its disk fails."""
+    return isinstance(error, StoreFailure) or "every log directory is offline" in str(error)
+
+
+class Simulation:
+    """The world of one seed. Use `run` once, and `close` at the end.
+
+    Args:
+        swarm: The seed also decides how often clients act and faults occur.
+
+    Attributes:
+        tempo: How many times as often as usual the clients act.
+        fault_interval_s: Mean time between two faults.
+        power_cuts: Whether the faults of the run include power cuts.
+    """
+
+    def __init__(
+        self, seed: int, brokers: int = 1, run_s: float = RUN_S, *, swarm: bool = True
+    ) -> None:
+        self.scheduler = Scheduler(seed)
+        self.network = SimulatedNetwork(self.scheduler)
+        self.rng = self.scheduler.stream("simulation")
+        self.run_s = run_s
+        self.power_cuts = self.rng.random() < 0.7
+        self.tempo = self.rng.choice(TEMPOS) if swarm else 1.0
+        self.fault_interval_s = (
+            self.rng.choice(FAULT_INTERVALS_S) if swarm else FAULT_INTERVALS_S[0]
+        )
+        self.violations: list[str] = []
+        self.known = ""
+        self.counts: Counter[str] = Counter()
+        self.history: list[str] = []
+        self.draining = False
+        self.healed_us: int | None = None
+        self.client_loop = SimulatedLoop(self.scheduler, "clients", SimulatedClock(self.scheduler))
+        self._graveyard = Graveyard()
+        self._process = 0
+        self._final = 0
+        self.machines = [
+            Machine(
+                self.scheduler,
+                self.network,
+                self._graveyard,
+                number,
+                BROKER_CONFIG,
+                self._stepped,
+                self._ended,
+            )
+            for number in range(1, brokers + 1)
+        ]
+        self.bootstrap = [(machine.host, PORT) for machine in self.machines]
+        models: dict[tuple[bytes, int], PartitionModel] = {}
+        self.observers = {
+            machine.node_id: Observer(machine, self.violation, models) for machine in self.machines
+        }
+        topics = {"durable": True, "buffered": False}
+        self.keys = [
+            Key(number, topic, partition, topics[topic])
+            for number, (topic, partition) in enumerate(
+                (topic, partition) for topic in topics for partition in range(2)
+            )
+        ]
+        self.admin = SimulatedAdmin(self, "admin")
+        self.clients: list[Client] = [
+            SimulatedProducer(self, "producer-1", idempotent=True),
+            SimulatedProducer(self, "producer-2", idempotent=True),
+            SimulatedProducer(self, "plain", idempotent=False),
+            SimulatedConsumer(self, "consumer-1"),
+            SimulatedConsumer(self, "consumer-2", committed=False),
+            self.admin,
+        ]
+        self.nemesis = Nemesis(self)
+        self._errors = _Errors()
+
+    # -- interface of clients ----------------------------------------------------------------------
+
+    def next_process(self) -> int:
+        self._process += 1
+        if self.draining:
+            self._final += 1
+            return FINAL_PROCESS + self._final
+        return self._process
+
+    def count(self, what: str, number: int = 1) -> None:
+        self.counts[what] += number
+
+    def violation(self, what: str) -> None:
+        """Report a violation. The run ends."""
+        if not self.violations:
+            names = [name for name, text in KNOWN_DEFECTS.items() if text.search(what)]
+            self.known = names[0] if names else ""
+        self.scheduler.note(f"violation: {what}")
+        self.violations.append(f"{self.scheduler.now_us / SECOND:.3f} s: {what}")
+
+    def history_event(self, event: dict[str, Any]) -> None:
+        self.history.append(history_line(event, self.scheduler.now_us))
+
+    def acknowledged(self, key: Key, first: int, last: int, acks: int) -> None:
+        self.count("batches acknowledged")
+        if key.durable:
+            self._promised(key, last + 1)
+
+    def _promised(self, key: Key, end: int) -> None:
+        for name, view in self.admin.topics.items():
+            if name == key.topic:
+                for observer in self.observers.values():
+                    observer.promised((bytes(view.topic_id), key.partition), end)
+
+    def request_ended(self, began_us: int, failure: str) -> None:
+        self.count("requests")
+        if failure:
+            self.count(f"requests failed: {failure}")
+            if self.healed_us is not None and began_us > self.healed_us + GRACE_US:
+                self.violation(f"a request after the healing failed: {failure}")
+
+    # -- callbacks of machines ---------------------------------------------------------------------
+
+    def _stepped(self, machine: Machine) -> None:
+        self.observers[machine.node_id].step()
+
+    def _ended(self, machine: Machine, how: str) -> None:
+        self.count(f"broker ends: {how}")
+        self.observers[machine.node_id].ended(how)
+        if how == "failed" and self._disk_is_healthy(machine):
+            self.violation(f"{machine.host} cannot start: {self.scheduler.trace.tail()[-1]}")
+        delay_us = int(self.rng.uniform(0, RESTART_S_MAX) * SECOND)
+        self.scheduler.after(delay_us, self._start, machine)
+
+    def _disk_is_healthy(self, machine: Machine) -> bool:
+        return machine.disk.space_left is None and not machine.disk.faults_seen
+
+    def _start(self, machine: Machine) -> None:
+        if machine.process is None:
+            self.count("broker starts")
+            machine.disk.faults_seen = machine.disk.is_failing
+            machine.start()
+
+    # -- the run -----------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Run until the end, or the first violation."""
+        for name in ("odradek", "asyncio"):
+            logging.getLogger(name).addHandler(self._errors)
+        collects = gc.isenabled()
+        gc.disable()  # the moments of collections must not matter
+        try:
+            self._run()
+        finally:
+            if collects:
+                gc.enable()
+            for name in ("odradek", "asyncio"):
+                logging.getLogger(name).removeHandler(self._errors)
+        for observer in self.observers.values():
+            self.counts["invariants checked"] += observer.checks
+            self.counts["replays checked"] += observer.replays
+            self.counts["logs truncated"] += observer.truncations
+        return Outcome(
+            self.scheduler.seed,
+            [] if self.known else self.violations,
+            self.known,
+            self.scheduler.trace.digest(),
+            self.scheduler.steps,
+            self.scheduler.now_us / SECOND,
+            self.counts,
+            self.scheduler.trace.tail(),
+            self.history,
+        )
+
+    def _run(self) -> None:
+        test = {"type": "test", "seed": self.scheduler.seed, "time": 0}
+        self.history.append(history_line(test, 0))
+        for machine in self.machines:
+            self._start(machine)
+        if not self._until_done([self.client_loop.create_task(self.admin.create_topics())], 30):
+            self.violation("the topics cannot be created")
+            return
+        tasks = [self.client_loop.create_task(client.run()) for client in self.clients]
+        self.nemesis.start()
+        self._until_us(int(self.run_s * SECOND))
+        self.nemesis.heal()
+        self.healed_us = self.scheduler.now_us
+        self.scheduler.note("healed")
+        self.draining = True
+        if not self._until_done(tasks, HEAL_S):
+            self.violation("clients still wait for responses")
+        if self.violations:
+            return
+        self._finish()
+
+    def _finish(self) -> None:
+        """Read everything, and check the history."""
+        readers = [
+            SimulatedConsumer(self, f"final-{committed}", committed=committed)
+            for committed in (True, False)
+        ]
+        deadline_us = self.scheduler.now_us + HEAL_S * SECOND
+        tasks = [self.client_loop.create_task(each.read_to_end(deadline_us)) for each in readers]
+        if not self._until_done(tasks, HEAL_S + 10) or not all(task.result() for task in tasks):
+            self.violation("the final readers do not reach the end")
+            return
+        self.history_event({"type": "final"})
+        for observer in self.observers.values():
+            observer.replay()
+        self._check_history()
+
+    def _check_history(self) -> None:
+        """Report the anomalies of keys that may lose nothing.
+
+        A power cut may take acknowledged records from a topic without flush.messages, and their
+        offsets are used again.
+        """
+        exempt = {key.number for key in self.keys if self.power_cuts and not key.durable}
+        report = analyse(parse(self.history))
+        for anomaly in report.forbidden:
+            if anomaly.detail.get("key") in exempt:
+                self.count("anomalies of unflushed topics")
+            else:
+                self.violation(f"history: {anomaly.kind} {anomaly.detail}")
+        self.counts["operations"] = len(report.history.ops)
+
+    def _until_done(self, tasks: list[asyncio.Task[Any]], seconds: float) -> bool:
+        deadline_us = self.scheduler.now_us + int(seconds * SECOND)
+
+        def ended() -> bool:
+            return self._failed() or all(task.done() for task in tasks)
+
+        self.scheduler.run_until(deadline_us, ended)
+        for task in tasks:
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                self.violation(f"a client failed: {task.exception()!r}")
+                raise task.exception()  # type: ignore[misc]
+        return all(task.done() for task in tasks)
+
+    def _until_us(self, time_us: int) -> None:
+        self.scheduler.run_until(time_us, self._failed)
+
+    def _failed(self) -> bool:
+        if self._errors.lines:
+            self.violation(f"the broker logged {self._errors.lines[0]}")
+        for machine in self.machines:
+            for failure in machine.loop_failures:
+                self.violation(failure)
+            machine.loop_failures.clear()
+        for failure in self.client_loop.failures:
+            self.violation(failure)
+        self.client_loop.failures.clear()
+        return bool(self.violations)
+
+    def close(self) -> None:
+        """Drop all objects of the run."""
+        self.draining = True
+        for machine in self.machines:
+            machine.on_end = lambda *_: None
+            machine.kill()
+        self._graveyard.bury(self.client_loop)
+        self._graveyard.close(self.scheduler)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from odradek.records.batch import parse_header
+from odradek.records.record import Record, build_batch
+from tests.simulation.invariants import (
+    Chain,
+    Observation,
+    PartitionModel,
+    Producer,
+    ReplicaModel,
+    check_bounds,
+    check_epochs,
+    check_producers,
+    check_recovery,
+    check_step,
+    replay_producers,
+)
+
+SEEN = Observation(
+    incarnation=1,
+    is_leader=True,
+    leader_epoch=3,
+    log_start=0,
+    high_watermark=4,
+    log_end=6,
+    flushed=2,
+)
+
+
+def chain(*batches: tuple[int, int, int], value: bytes = b"v", **options: Any) -> Chain:
+    """Return a chain of (base offset, records, leader epoch)."""
+    made = Chain()
+    for base, count, epoch in batches:
+        batch = build_batch(
+            [Record(None, value)] * count, base_offset=base, leader_epoch=epoch, **options
+        )
+        made.append(parse_header(batch), bytes(batch))
+    return made
+
+
+LOG = chain((0, 2, 1), (2, 2, 1), (4, 2, 3))
+
+
+def test_offsets_are_in_order() -> None:
+    assert not [*check_bounds(SEEN)]
+    assert [*check_bounds(SEEN._replace(high_watermark=7))]
+    assert [*check_bounds(SEEN._replace(log_start=5))]
+    assert [*check_bounds(SEEN._replace(flushed=7))]
+
+
+def test_epochs_log_start_and_the_leaders_high_watermark_never_decrease() -> None:
+    assert not [*check_step(SEEN, SEEN._replace(high_watermark=6, log_end=8))]
+    assert [*check_step(SEEN, SEEN._replace(leader_epoch=2))]
+    assert [*check_step(SEEN, SEEN._replace(high_watermark=3))]
+    assert [*check_step(SEEN, SEEN._replace(log_end=5))]
+    assert [*check_step(SEEN._replace(log_start=1), SEEN)]
+
+
+def test_the_high_watermark_of_another_epoch_may_be_lower() -> None:
+    assert not [*check_step(SEEN, SEEN._replace(high_watermark=3, leader_epoch=4))]
+    assert not [*check_step(SEEN, SEEN._replace(log_end=5, high_watermark=3, is_leader=False))]
+
+
+def model(**fields: Any) -> ReplicaModel:
+    return replace(ReplicaModel("replica", SEEN, LOG, floor=2), **fields)
+
+
+def test_a_kill_keeps_the_whole_log() -> None:
+    again = SEEN._replace(incarnation=2, leader_epoch=4)
+    for how in ("stop", "kill", "power"):
+        assert not [*check_recovery(model(), how, again, LOG, 0)]
+    shorter = chain((0, 2, 1), (2, 2, 1))
+    lost = again._replace(log_end=4)
+    assert [*check_recovery(model(), "kill", lost, shorter, 0)]
+    assert [*check_recovery(model(), "stop", lost, shorter, 0)]
+
+
+def test_a_power_cut_keeps_what_was_flushed() -> None:
+    again = SEEN._replace(incarnation=2, leader_epoch=4)
+    shorter = chain((0, 2, 1), (2, 2, 1))
+    lost = again._replace(log_end=4)
+    assert not [*check_recovery(model(floor=4), "power", lost, shorter, 0)]
+    assert [*check_recovery(model(floor=5), "power", lost, shorter, 0)]
+
+
+def test_a_recovery_changes_no_byte_that_it_keeps() -> None:
+    again = SEEN._replace(incarnation=2, leader_epoch=4)
+    other = chain((0, 2, 1), (2, 2, 1), (4, 2, 3), value=b"w")
+    assert [*check_recovery(model(), "power", again, other, 0)]
+    assert [*check_recovery(model(), "power", again._replace(log_end=8), LOG, 0)]
+    assert [*check_recovery(model(), "power", again._replace(leader_epoch=2), LOG, 0)]
+
+
+def test_a_recovery_hides_no_record() -> None:
+    hidden = SEEN._replace(incarnation=2, leader_epoch=4, log_start=4)
+    assert [*check_recovery(model(floor=0), "power", hidden, LOG, 0)]
+    assert [*check_recovery(model(floor=4), "power", hidden, LOG, 4)]
+    assert not [*check_recovery(model(floor=0), "power", hidden, LOG, 4)]
+    assert not [*check_recovery(model(deletes=True), "power", hidden, LOG, 0)]
+    assert not [*check_recovery(model(log_start_max=4), "power", hidden, LOG, 0)]
+
+
+def test_a_chain_compares_logs_at_each_offset() -> None:
+    other = chain((0, 2, 1), (2, 2, 1), (4, 3, 3))
+    assert LOG.hash_at(4) == other.hash_at(4) is not None
+    assert LOG.hash_at(3) is None
+    assert LOG.hash_at(6) != other.hash_at(7)
+    other.truncate(5)
+    assert (other.end, other.hashes) == (4, LOG.hashes[:2])
+    assert LOG.continues(2).ends == [2]
+    assert LOG.end == 6
+
+
+def test_the_epoch_cache_ends_each_epoch_as_the_log_does() -> None:
+    assert not [*check_epochs(LOG, 0, 6, [(1, 0), (3, 4)])]
+    assert not [*check_epochs(LOG, 0, 6, [(1, 0), (2, 4), (3, 4)][::2])]
+    assert not [*check_epochs(LOG, 0, 6, [(1, 0), (3, 4), (5, 6)])], "an empty epoch"
+    assert [*check_epochs(LOG, 0, 6, [(1, 0), (3, 5)])]
+    assert [*check_epochs(LOG, 0, 6, [(1, 0)])]
+    assert [*check_epochs(LOG, 0, 6, [(1, 0), (3, 4), (5, 5)])]
+    assert [*check_epochs(LOG, 0, 6, [(3, 4), (1, 0)])]
+    assert not [*check_epochs(LOG, 4, 6, [(3, 4)])], "the first epoch was deleted"
+
+
+def test_producers_equal_a_replay_of_the_log() -> None:
+    log = Chain()
+    for number in range(7):
+        batch = build_batch(
+            [Record(None, b"v")],
+            base_offset=number,
+            producer_id=9,
+            producer_epoch=0,
+            base_sequence=number,
+        )
+        log.append(parse_header(batch), bytes(batch))
+    replayed = replay_producers(log, 0)
+    window = tuple((number, number, number) for number in range(2, 7))
+    assert replayed == {9: Producer(0, window)}
+    assert not [*check_producers(replayed, replayed)]
+    assert not [*check_producers(replay_producers(log, 4), replayed)], "it may know more"
+    assert [*check_producers(replayed, {})]
+    assert [*check_producers(replayed, {9: Producer(0, window[1:])})]
+    assert [*check_producers(replayed, {9: Producer(1, window)})]
+
+
+def test_an_epoch_has_one_leader() -> None:
+    partition = PartitionModel()
+    assert not [*partition.observe(1, SEEN)]
+    assert not [*partition.observe(2, SEEN._replace(is_leader=False))]
+    assert not [*partition.observe(2, SEEN._replace(leader_epoch=4))]
+    assert [*partition.observe(2, SEEN)]
