@@ -549,6 +549,8 @@ USED_ELSEWHERE = {
             "resume_writing",
         )
     ),
+    # awaits the replica fetcher
+    "log.unified_log.UnifiedLog.append_as_follower",
     # awaits the feed
     "metadata.image_records.image_records",
     "metadata.records.decode_record",

@@ -10,9 +10,10 @@ from odradek.environment.files import Files
 from odradek.ids import TopicPartition, Uuid
 from odradek.log import timestamps
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.log_append_info import LogAppendInfo
 from odradek.log.state.verification import NO_GUARD, Origin
 from odradek.log.timestamps import TimestampOffset
-from odradek.log.unified_log import LogAppendInfo, UnifiedLog
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import Compression, parse_header
 from odradek.records.control import EndTransactionMarker, build_marker, read_marker
 from odradek.records.record import Record, build_batch, iter_batches, iter_records

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
+from odradek.log.log_read import LogReadInfo
 from odradek.log.residency import NotResident
-from odradek.log.unified_log import LogReadInfo, UnifiedLog
+from odradek.log.unified_log import UnifiedLog
 from tests.helpers.slow_files import BROKER_THREAD, DEADLINE_S, SlowFiles
 from tests.log.builders import (
     NOW_MS,

@@ -11,8 +11,9 @@ from typing import Any
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, TopicPartition
+from odradek.log.log_append_info import LogAppendInfo
+from odradek.log.log_read import LogReadInfo
 from odradek.log.residency import NotResident
-from odradek.log.unified_log import LogAppendInfo, LogReadInfo
 from odradek.replication.partition import Partition
 
 BATCH = memoryview(bytearray(100))

@@ -12,7 +12,7 @@ import pytest
 
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
-from odradek.log.unified_log import LogReadInfo
+from odradek.log.log_read import LogReadInfo
 from odradek.replication.delayed_fetch import FetchParams, fetch
 from odradek.replication.partition import FetchIsolation, FetchPartitionData, Partition
 from odradek.replication.purgatory import Purgatory

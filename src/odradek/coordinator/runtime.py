@@ -51,7 +51,8 @@ from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition
-from odradek.log.unified_log import LogAppendInfo, UnifiedLog
+from odradek.log.log_append_info import LogAppendInfo
+from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage, TopicImage
 from odradek.records.batch import NO_PRODUCER_ID, Compression
 from odradek.results import PendingResult, Result

@@ -7,9 +7,10 @@ a new one was created. An empty segment at the end is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from odradek.config.log_config import LogConfig
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.segments.log_segments import LogSegments
 
@@ -27,6 +28,30 @@ class Rule(NamedTuple):
     reason: str
     is_deletable: Callable[[LogSegment, int], bool]
     keep_active: bool = False
+
+
+def rules(
+    config: LogConfig,
+    now_ms: int,
+    size_bytes: Callable[[], int],
+    log_start_offset: Callable[[], int],
+    *,
+    wait: bool,
+) -> Iterator[Rule]:
+    """Yield the rules for a log. Each takes the size and the log start as they are by then."""
+    if config.cleanup_delete:
+        yield older_than(config.retention_ms, now_ms, wait=wait)
+        yield excess_over(config.retention_bytes, size_bytes())
+    yield before_log_start(log_start_offset())
+
+
+def load(config: LogConfig, segments: Sequence[LogSegment], now_ms: int) -> None:
+    """Read the data that the rules need of these segments, the first ones of a log."""
+    rule = older_than(config.retention_ms, now_ms, wait=True)
+    for segment in segments if config.cleanup_delete else ():
+        # An empty segment is never deleted, and a log without records has no files.
+        if not segment.size or not rule.is_deletable(segment, 0):
+            return
 
 
 def older_than(retention_ms: int, now_ms: int, *, wait: bool) -> Rule:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from odradek.config.log_config import LogConfig
-from odradek.environment.files import OpenFile, make_directory
+from odradek.environment.files import make_directory
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log import retention
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
+from odradek.log.follower_append import aborted_transactions, piece_end
+from odradek.log.log_append_info import FollowerAppendInfo, LogAppendInfo
 from odradek.log.log_dir import LogDir
 from odradek.log.log_flusher import LogFlusher
+from odradek.log.log_read import NOTHING_READ, LogReadInfo, cut_region, read_segments
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.segments.log_segments import LogSegments
+from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.log.state import checkpoints
 from odradek.log.state.leader_epochs import LeaderEpochFileCache
 from odradek.log.state.producer_files import (
@@ -38,10 +41,11 @@ from odradek.records.batch import (
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
+    BatchHeader,
     set_timestamp_type,
 )
+from odradek.records.batch_run import BatchRun, parse_run
 from odradek.records.control import EndTransactionMarker
-from odradek.records.region import FileRegion
 from odradek.records.validate import BatchRules, Writable, validate_batch
 
 COLD_READ_BYTES = 1_048_576
@@ -55,49 +59,6 @@ UNWRITTEN_EPOCH = -2
 
 _pack_leader_fields = LEADER_FIELDS.pack_into
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class LogAppendInfo:
-    """The outcome of an append.
-
-    Attributes:
-        log_append_time_ms: -1 for CreateTime.
-        duplicate: The batch was already in the log. The offsets are those of the original.
-        must_flush: `flush.messages` is reached, so `flush` must return before the append is
-            acknowledged.
-    """
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool
-    must_flush: bool
-
-
-@dataclass(slots=True)
-class LogReadInfo:
-    """The outcome of a read.
-
-    Attributes:
-        region: The records, or None when there is nothing to send.
-        first_batch_cut: The region ends inside its first batch (only without min_one_message).
-        segment: The segment with the region.
-        aborted: (producer id, first offset) of the aborted transactions that overlap the region,
-            or None unless they were requested.
-        truncations: Number of truncations of the log before the read began, for
-            `UnifiedLog.confirm`.
-    """
-
-    region: FileRegion | None
-    first_batch_cut: bool = False
-    segment: LogSegment | None = None
-    aborted: list[tuple[int, int]] | None = None
-    truncations: int = 0
-
-
-NOTHING_READ = LogReadInfo(None)
 
 
 class UnifiedLog:
@@ -194,8 +155,11 @@ class UnifiedLog:
 
     def _set_segment_limits(self, segment: LogSegment) -> None:
         segment.set_index_interval(self.config.index_interval_bytes)
-        jitter_ms = min(self.jitter_ms, self.config.segment_jitter_ms, self.config.roll_ms)
         segment.set_index_limit(self.config.segment_index_bytes)
+        self._set_roll_times(segment)
+
+    def _set_roll_times(self, segment: LogSegment) -> None:
+        jitter_ms = min(self.jitter_ms, self.config.segment_jitter_ms, self.config.roll_ms)
         segment.set_roll_times(self.config.roll_ms, jitter_ms)
 
     # -- high watermark ----------------------------------------------------------------------------
@@ -318,6 +282,94 @@ class UnifiedLog:
         start = self.log_start_offset
         return LogAppendInfo(first_offset, last_offset, append_time, start, False, must_flush)
 
+    def append_as_follower(
+        self, records: memoryview, leader_epoch: int, *, now_ms: int
+    ) -> FollowerAppendInfo:
+        """Append a run of whole batches unchanged, with their offsets and leader epochs.
+
+        All batches that go to one segment are written with one system call. Producers are not
+        checked, as in Kafka, because the leader has accepted the batches. The leader of a mirrored
+        partition appends in the same way.
+
+        At most `BATCHES_A_RUN_MAX` batches are appended, and a part of a batch at the end of
+        `records` is left out. See `FollowerAppendInfo.size_bytes`.
+
+        Args:
+            records: Batches from the leader, the first one at or above the log's end.
+            leader_epoch: The leader epoch of the fetch. No batch may have a later one.
+            now_ms: The time, for rolls.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE for an invalid batch: nothing is appended. Or
+                KAFKA_STORAGE_ERROR: whole batches before the error are appended.
+        """
+        if self.log_dir.offline or self.closed:
+            raise self.log_dir.error()
+        first_offset = self.log_end_offset
+        last_epoch = self.epochs.epoch_for(first_offset - 1)
+        run = parse_run(records, first_offset, last_epoch, leader_epoch)
+        try:
+            self._write_epochs_of(run)
+            self._append_run(run, now_ms)
+        except OSError as error:
+            self.epochs.truncate_from_end(self.log_end_offset)
+            self._written_epoch = UNWRITTEN_EPOCH
+            raise self._append_failed(error) from error
+        if self.producers.unreplicated:
+            # Forget the ended transactions below the high watermark. Only reads of committed
+            # records do that otherwise, and a follower has none.
+            self.producers.first_unstable_offset(self.high_watermark)
+        last_offset = self.log_end_offset - 1
+        must_flush = self.unflushed_messages >= self._flush_messages
+        return FollowerAppendInfo(first_offset, last_offset, len(run.records), must_flush)
+
+    def _write_epochs_of(self, run: BatchRun) -> None:
+        """Write the epochs that begin in the run to the file, before their batches."""
+        epoch = run.headers[-1].partition_leader_epoch
+        if epoch == self._written_epoch and not self.epochs.dirty:
+            return
+        if not self.on_disk:
+            self._create_directory()
+        for header in run.headers:
+            if header.partition_leader_epoch != self.epochs.latest:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if self.epochs.dirty:
+            self._write_epochs(sync=False)
+        self._written_epoch = epoch
+
+    def _append_run(self, run: BatchRun, now_ms: int) -> None:
+        headers, producers = run.headers, self.producers
+        start = position = 0
+        while start < len(headers):
+            segment = self._segment_for_batch(headers[start], now_ms)
+            end = piece_end(run, start, segment, self._segment_bytes, now_ms)
+            piece = headers[start:end]
+            size = sum(header.size_bytes for header in piece)
+            if run.markers:
+                # Before the markers: a full disk must not leave a marker without its entry.
+                for aborted in aborted_transactions(run, start, end, producers.ongoing):
+                    self._append_aborted(segment, aborted)
+            segment.append_batches(run.records[position : position + size], piece)
+            self.log_end_offset = piece[-1].last_offset + 1
+            for at, header in enumerate(piece, start):
+                if header.producer_id >= 0:
+                    producers.replay(header, run.markers.get(at))
+            start, position = end, position + size
+
+    def _segment_for_batch(self, header: BatchHeader, now_ms: int) -> LogSegment:
+        """Return the segment for a batch of a leader, which may be larger than a segment."""
+        segment = self.segments.active
+        segment.set_index_limit(self.config.segment_index_bytes)
+        is_far = header.last_offset - segment.base_offset > INT32_MAX
+        if is_far or self._must_roll(segment, header.size_bytes, header.max_timestamp, now_ms):
+            # A gap that compaction left may be larger than an index entry can express.
+            is_far = header.last_offset - self.log_end_offset > INT32_MAX
+            segment = self._roll(now_ms, header.base_offset if is_far else self.log_end_offset)
+        if not segment.size:
+            segment.begin(header.max_timestamp)
+            self._set_roll_times(segment)
+        return segment
+
     def _duplicate_info(self, found: ProducerBatch) -> LogAppendInfo:
         """Return the result of the original batch, with the flush if it is required.
 
@@ -373,26 +425,29 @@ class UnifiedLog:
             return
         aborted = self.producers.aborted_by(producer_id, self.log_end_offset)
         if aborted is not None:
-            if segment.txn_index is None:
-                self.flusher.file_created()
-            segment.append_aborted(aborted)
+            self._append_aborted(segment, aborted)
+
+    def _append_aborted(self, segment: LogSegment, aborted: AbortedTransaction) -> None:
+        if segment.txn_index is None:
+            self.flusher.file_created()
+        segment.append_aborted(aborted)
 
     def _write_first_of_epoch(self, leader_epoch: int) -> None:
-        """Write the start of an epoch to its file, before the first batch of the epoch.
-
-        Before the very first batch, create the directory and the topic id's file as well. An empty
-        log has no files.
-        """
+        """Write the start of an epoch to its file, before the first batch of the epoch."""
         if not self.on_disk:
-            self.log_dir.prepare_directory(self.topic_partition)
-            make_directory(self.log_dir.files, self.directory)
-            self.log_dir.directory_created()
-            self._write_topic_id()
-            self.on_disk = True
+            self._create_directory()
         self.begin_leader_epoch(leader_epoch)
         if self.epochs.dirty:
             self._write_epochs(sync=False)
         self._written_epoch = leader_epoch
+
+    def _create_directory(self) -> None:
+        """Create the directory and the topic id's file. An empty log has no files."""
+        self.log_dir.prepare_directory(self.topic_partition)
+        make_directory(self.log_dir.files, self.directory)
+        self.log_dir.directory_created()
+        self._write_topic_id()
+        self.on_disk = True
 
     def write_leader_epochs(self) -> None:
         """Write the epochs that the loader found in batches and not in the file.
@@ -449,38 +504,39 @@ class UnifiedLog:
             )
         segment = self.segments.active
         segment.set_index_limit(self.config.segment_index_bytes)
-        must_roll = segment.size and (
+        # An empty segment rolls only if its base offset is too far away for an index entry.
+        is_far = last_offset - segment.base_offset > INT32_MAX
+        if is_far or self._must_roll(segment, size, max_timestamp, now_ms):
+            return self._roll(now_ms, self.log_end_offset)
+        return segment
+
+    def _must_roll(self, segment: LogSegment, size: int, max_timestamp: int, now_ms: int) -> bool:
+        return segment.size > 0 and (
             size > self._segment_bytes - segment.size
             or max_timestamp > segment.roll_after_timestamp
             or now_ms > segment.roll_after_ms
             or segment.index_room <= 0
         )
-        # An empty segment rolls only if its base offset is too far away for an index entry.
-        if must_roll or last_offset - segment.base_offset > INT32_MAX:
-            return self._roll(now_ms)
-        return segment
 
     def roll(self, now_ms: int) -> None:
         """Start a new segment at the log's end, unless the active one is empty."""
         if self.segments.active.size:
             try:
-                self._roll(now_ms)
+                self._roll(now_ms, self.log_end_offset)
             except OSError as error:
                 raise self._append_failed(error) from error
 
-    def _roll(self, now_ms: int) -> LogSegment:
+    def _roll(self, now_ms: int, base_offset: int) -> LogSegment:
         """Start a new segment. The next flush syncs the files of the old one.
 
         An OSError leaves the log unchanged.
         """
-        segment = self._new_segment(self.log_end_offset, now_ms)
+        segment = self._new_segment(base_offset, now_ms)
         segment.create_files()
         rolled = self.segments.active
         try:
             rolled.close_indexes(sync=False)
-            write_producer_files(
-                self.log_dir.files, self.directory, self.log_end_offset, self.producers
-            )
+            write_producer_files(self.log_dir.files, self.directory, base_offset, self.producers)
         except OSError:
             segment.remove_files()
             raise
@@ -527,7 +583,7 @@ class UnifiedLog:
             self._check_readable(offset)
             segments = self.segments.from_offset(offset)
             try:
-                found = _read(segments, offset, max_bytes, max_offset, min_one_message)
+                found = read_segments(segments, offset, max_bytes, max_offset, min_one_message)
                 if found.region is not None:
                     found.region.touch(0, min(found.region.length, COLD_READ_BYTES))
                 if with_aborted:
@@ -613,7 +669,7 @@ class UnifiedLog:
         elif to_end:
             self._remember(self.log_end_offset, end)
         file = segment.file.open_resident()
-        return _cut(segment, file, position, end, first_size, max_bytes, min_one_message)
+        return cut_region(segment, file, position, end, first_size, max_bytes, min_one_message)
 
     def _remember(self, offset: int, position: int) -> None:
         """Remember where a consumer at the log's end reads next, so that it needs no search."""
@@ -691,31 +747,21 @@ class UnifiedLog:
         Raises:
             NotResident: Without `wait`, the disk would have to be read: see `load_for_retention`.
         """
-        config, count = self.config, 0
+        size_bytes, log_start = (lambda: self.size_bytes), (lambda: self.log_start_offset)
+        rules = retention.rules(self.config, now_ms, size_bytes, log_start, wait=wait)
         try:
-            if config.cleanup_delete:
-                rule = retention.older_than(config.retention_ms, now_ms, wait=wait)
-                count += self._delete_while(rule, now_ms)
-                rule = retention.excess_over(config.retention_bytes, self.size_bytes)
-                count += self._delete_while(rule, now_ms)
-            rule = retention.before_log_start(self.log_start_offset)
-            return count + self._delete_while(rule, now_ms)
+            return sum(self._delete_while(rule, now_ms) for rule in rules)
         except OSError as error:
             raise self.log_dir.fail(error, f"retention of {self.topic_partition}") from error
 
     def load_for_retention(self, now_ms: int) -> None:
         """Read the data that `delete_old_segments` needs without `wait`. May run on any thread."""
-        if not self.config.cleanup_delete:
-            return
-        rule = retention.older_than(self.config.retention_ms, now_ms, wait=True)
+        segments = self.segments.from_offset(0)
         try:
-            for segment in self.segments.from_offset(0):
-                # An empty segment is never deleted, and a log without records has no files.
-                if not segment.size or not rule.is_deletable(segment, 0):
-                    return
+            retention.load(self.config, segments, now_ms)
         except OSError as error:
-            if not self.closed and not segment.deleted:
-                raise self.log_dir.fail(error, f"reading {segment.file.path}") from error
+            if not self.closed and not any(segment.deleted for segment in segments):
+                raise self.log_dir.fail(error, f"retention of {self.topic_partition}") from error
 
     def _delete_while(self, rule: retention.Rule, now_ms: int) -> int:
         count = retention.count_deletable(
@@ -851,42 +897,3 @@ class UnifiedLog:
                     raise self.log_dir.error("the log was closed") from error
                 raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
         self.flusher.mark_synced()
-
-
-def _read(
-    segments: list[LogSegment], offset: int, max_bytes: int, max_offset: int, min_one_message: bool
-) -> LogReadInfo:
-    """Read as `UnifiedLog.read` does. The owner may append, roll and delete in the meantime."""
-    for at, segment in enumerate(segments):
-        end = segment.size  # before the lookups: a batch appended later is not below the end
-        found = segment.locate(offset) if offset < max_offset else None
-        if found is None:
-            continue
-        position, first_size = found
-        if at + 1 == len(segments) or max_offset < segments[at + 1].base_offset:
-            bound = segment.locate(max_offset)
-            if bound is not None:
-                end = min(end, bound[0])
-        file = segment.file.open()
-        return _cut(segment, file, position, end, first_size, max_bytes, min_one_message)
-    return LogReadInfo(None)
-
-
-def _cut(
-    segment: LogSegment,
-    file: OpenFile,
-    position: int,
-    end: int,
-    first_size: int,
-    max_bytes: int,
-    min_one_message: bool,
-) -> LogReadInfo:
-    """Return the region from `position` to `end`, of at most `max_bytes`; see `UnifiedLog.read`."""
-    length = end - position
-    if length > max_bytes:
-        limit = first_size if min_one_message and first_size > max_bytes else max_bytes
-        length = min(length, limit)
-    if length <= 0:
-        return LogReadInfo(None)
-    region = FileRegion(file, position, length, first_size > 0)
-    return LogReadInfo(region, length < first_size, segment)

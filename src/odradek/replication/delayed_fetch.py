@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from odradek.ids import Uuid
-    from odradek.log.unified_log import LogReadInfo
+    from odradek.log.log_read import LogReadInfo
 
 CONSUMER = -1
 """The replica id of consumers."""

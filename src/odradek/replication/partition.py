@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from odradek.ids import TopicPartition, Uuid
+    from odradek.log.log_append_info import LogAppendInfo
+    from odradek.log.log_read import LogReadInfo
     from odradek.log.state.verification import Origin, VerificationGuard
-    from odradek.log.unified_log import LogAppendInfo, LogReadInfo, UnifiedLog
+    from odradek.log.unified_log import UnifiedLog
     from odradek.records.region import FileRegion
     from odradek.records.validate import Writable
 

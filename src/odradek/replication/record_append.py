@@ -21,8 +21,8 @@ from odradek.slicing import ELEMENTS_PER_SLICE
 
 if TYPE_CHECKING:
     from odradek.ids import TopicPartition, Uuid
+    from odradek.log.log_append_info import LogAppendInfo
     from odradek.log.state.verification import Origin
-    from odradek.log.unified_log import LogAppendInfo
     from odradek.offloading import Step, Work, WorkRunner
     from odradek.records.validate import Writable
 

@@ -53,9 +53,11 @@ if TYPE_CHECKING:
     from odradek.environment.clock import Clock
     from odradek.environment.timers import Timers
     from odradek.log.directories.log_manager import LogManager
+    from odradek.log.log_append_info import LogAppendInfo
     from odradek.log.log_dir import LogDir
+    from odradek.log.log_read import LogReadInfo
     from odradek.log.state.producer_state_manager import LateTransaction, ProducerEntry
-    from odradek.log.unified_log import LogAppendInfo, LogReadInfo, UnifiedLog
+    from odradek.log.unified_log import UnifiedLog
     from odradek.metadata.image import PartitionImage, TopicImage
     from odradek.offloading import WorkRunner
     from odradek.replication.partition import FetchIsolation

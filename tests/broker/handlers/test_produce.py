@@ -12,7 +12,8 @@ import pytest
 
 from odradek.errors import ErrorCode
 from odradek.ids import Uuid
-from odradek.log.unified_log import LogAppendInfo, UnifiedLog
+from odradek.log.log_append_info import LogAppendInfo
+from odradek.log.unified_log import UnifiedLog
 from odradek.net import receive
 from odradek.protocol.messages.produce_request import (
     PartitionProduceData,

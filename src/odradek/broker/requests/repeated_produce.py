@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
     from odradek.broker.requests.produce_shapes import LinksByTopic, ProduceShape
     from odradek.broker.requests.shape_budget import ShapeBudget
-    from odradek.log.unified_log import LogAppendInfo
+    from odradek.log.log_append_info import LogAppendInfo
     from odradek.net.connection import Connection
     from odradek.protocol.messages.produce_request import ProduceRequest
     from odradek.replication.partition import Partition

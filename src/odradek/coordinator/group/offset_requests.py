@@ -35,7 +35,7 @@ from odradek.coordinator.runtime import CoordinatorRuntime
 from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
-from odradek.log.unified_log import LogAppendInfo
+from odradek.log.log_append_info import LogAppendInfo
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.delete_groups_response import DeletableGroupResult
 from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest

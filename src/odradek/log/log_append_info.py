@@ -1,0 +1,40 @@
+"""The outcomes of appends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class LogAppendInfo:
+    """The outcome of an append.
+
+    Attributes:
+        log_append_time_ms: -1 for CreateTime.
+        duplicate: The batch was already in the log. The offsets are those of the original.
+        must_flush: `flush.messages` is reached, so `flush` must return before the append is
+            acknowledged.
+    """
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    must_flush: bool
+
+
+@dataclass(slots=True)
+class FollowerAppendInfo:
+    """The outcome of an append as follower.
+
+    Attributes:
+        size_bytes: Number of bytes that were appended. The rest of the records, if any, is for the
+            next append, or a part of a batch.
+        must_flush: `flush.messages` is reached, so `flush` must return before the next fetch.
+    """
+
+    first_offset: int
+    last_offset: int
+    size_bytes: int
+    must_flush: bool

@@ -1,0 +1,72 @@
+"""Reads of a log: regions of segment files between two offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from odradek.environment.files import OpenFile
+from odradek.log.segments.log_segment import LogSegment
+from odradek.records.region import FileRegion
+
+
+@dataclass(slots=True)
+class LogReadInfo:
+    """The outcome of a read.
+
+    Attributes:
+        region: The records, or None when there is nothing to send.
+        first_batch_cut: The region ends inside its first batch (only without min_one_message).
+        segment: The segment with the region.
+        aborted: (producer id, first offset) of the aborted transactions that overlap the region,
+            or None unless they were requested.
+        truncations: Number of truncations of the log before the read began, for
+            `UnifiedLog.confirm`.
+    """
+
+    region: FileRegion | None
+    first_batch_cut: bool = False
+    segment: LogSegment | None = None
+    aborted: list[tuple[int, int]] | None = None
+    truncations: int = 0
+
+
+NOTHING_READ = LogReadInfo(None)
+
+
+def read_segments(
+    segments: list[LogSegment], offset: int, max_bytes: int, max_offset: int, min_one_message: bool
+) -> LogReadInfo:
+    """Read as `UnifiedLog.read` does. The owner may append, roll and delete in the meantime."""
+    for at, segment in enumerate(segments):
+        end = segment.size  # before the lookups: a batch appended later is not below the end
+        found = segment.locate(offset) if offset < max_offset else None
+        if found is None:
+            continue
+        position, first_size = found
+        if at + 1 == len(segments) or max_offset < segments[at + 1].base_offset:
+            bound = segment.locate(max_offset)
+            if bound is not None:
+                end = min(end, bound[0])
+        file = segment.file.open()
+        return cut_region(segment, file, position, end, first_size, max_bytes, min_one_message)
+    return LogReadInfo(None)
+
+
+def cut_region(
+    segment: LogSegment,
+    file: OpenFile,
+    position: int,
+    end: int,
+    first_size: int,
+    max_bytes: int,
+    min_one_message: bool,
+) -> LogReadInfo:
+    """Return the region from `position` to `end`, of at most `max_bytes`; see `UnifiedLog.read`."""
+    length = end - position
+    if length > max_bytes:
+        limit = first_size if min_one_message and first_size > max_bytes else max_bytes
+        length = min(length, limit)
+    if length <= 0:
+        return LogReadInfo(None)
+    region = FileRegion(file, position, length, first_size > 0)
+    return LogReadInfo(region, length < first_size, segment)
