@@ -61,6 +61,7 @@ def test_no_module_is_an_orphan() -> None:
         "protocol.show",
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
+        "log.truncation",  # awaits the replica fetcher
         "metadata.image_records",  # awaits the controller
         "metadata.store.zookeeper",  # awaits `odradek serve --zookeeper`
         "pipeline.jobs.ingest",
@@ -550,6 +551,7 @@ USED_ELSEWHERE = {
         )
     ),
     # awaits the replica fetcher
+    "log.truncation.LogTruncations.truncate_fully_and_start_at",
     "log.unified_log.UnifiedLog.append_as_follower",
     # awaits the feed
     "metadata.image_records.image_records",

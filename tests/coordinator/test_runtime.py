@@ -26,6 +26,7 @@ from odradek.coordinator.group.offsets.offset_store import CommittedOffset
 from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS, java_string_hash, partition_for
 from odradek.coordinator.shard_loading import SLICE_RECORDS, ShardLoader
 from odradek.errors import ErrorCode, KafkaError
+from odradek.log.truncation import truncate_to
 from odradek.metadata.image import MetadataImage
 from odradek.protocol import record_codec
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
@@ -302,7 +303,7 @@ async def test_new_leader_epoch_loads_the_shard_from_the_log(tmp_path: Path) -> 
         write(state, offset(1))
         state.flushes = []
         waiting = write(state, offset(2))
-        state.log().truncate_to(1)  # another leader has not got it
+        truncate_to(state.log(), 1)  # another leader has not got it
         old, state.image = state.image, with_leader_epoch(state.image, 1)
         state.groups.on_metadata(old, state.image)
         assert waiting.get() is ErrorCode.NOT_COORDINATOR

@@ -18,6 +18,7 @@ import errno
 import os
 import random
 import shutil
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,6 +83,9 @@ class FaultyFiles:
         self.fail_fsync: OSError | None = None
         self.fail_pwrite: OSError | None = None
         self.fsyncs = 0
+        self.syncs = 0
+        self.replaced: Counter[str] = Counter()
+        """How often a file of that name was replaced."""
         self.writes = 0
 
     # -- interface of the log ----------------------------------------------------------------------
@@ -152,9 +156,23 @@ class FaultyFiles:
             change for change in self._unsynced_names if Path(change.path).parent != Path(path)
         ]
 
+    def sync(self, path: str) -> None:
+        """Sync all files and names below the directory."""
+        self.syncs += 1
+        if self.fail_fsync is not None:
+            error, self.fail_fsync = self.fail_fsync, None
+            raise error
+        below = path + "/"
+        for each in (each for each in Path(path).rglob("*") if each.is_file()):
+            self._synced[str(each)] = each.read_bytes()
+        self._unsynced_names = [
+            change for change in self._unsynced_names if not change.path.startswith(below)
+        ]
+
     def replace(self, source: str, target: str) -> None:
         """Move a file, or a directory with its files. Open descriptors stay valid."""
         change = None
+        self.replaced[Path(target).name] += 1
         if self._loses_names:
             change = NameChange(target, source, self._about_to_go(target))
         self._move(source, target)

@@ -20,6 +20,7 @@ from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.truncation import truncate_to
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import Compression
 from tests.helpers.faulty_files import FaultyFiles
@@ -252,7 +253,10 @@ class LogMachine(RuleBasedStateMachine):
         offset = self.batches[keep].base_offset if keep < len(self.batches) else self.end
         if offset < self.log_start:
             return
-        self.log.truncate_to(offset)
+        if data.draw(st.booleans(), label="uncommitted"):
+            # Batches above the high watermark are cut off in place.
+            self.log.high_watermark = self.log_start
+        truncate_to(self.log, offset)
         self.lose_from(offset)
 
     # -- stopping and starting ---------------------------------------------------------------------

@@ -16,6 +16,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.log_read import LogReadInfo
 from odradek.log.residency import NotResident
+from odradek.log.truncation import truncate_to
 from odradek.log.unified_log import UnifiedLog
 from tests.helpers.slow_files import BROKER_THREAD, DEADLINE_S, SlowFiles
 from tests.log.builders import (
@@ -138,7 +139,7 @@ def test_a_read_before_a_truncation_is_not_confirmed(tmp_path: Path) -> None:
     fill(log, [1, 1])
     found = log.read(0, 1 << 20, 2, True)
     assert log.confirm(0, found)
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert not log.confirm(0, found)
     append(log, [b"another"])
     assert not log.confirm(0, found)

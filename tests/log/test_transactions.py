@@ -13,6 +13,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
+from odradek.log.truncation import truncate_to
 from odradek.log.unified_log import UnifiedLog
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
@@ -374,10 +375,10 @@ def test_truncation_cuts_the_index_and_reopens_the_ended_transaction(log: Unifie
     append_marker(log, 1, committed=False)
     append_transactional(log, [b"b"], 1, 1)
     append_marker(log, 1, committed=False)
-    log.truncate_to(3)
+    truncate_to(log, 3)
     assert log.segments.aborted_transactions(0, END) == [(1, 0)]
     assert log.last_stable_offset == 2
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert log.segments.aborted_transactions(0, END) == []
     assert log.last_stable_offset == 0
     append_marker(log, 1, committed=False)
@@ -393,7 +394,7 @@ def test_truncation_removes_the_producer_state_of_removed_batches(tmp_path: Path
     for at in range(12):
         append(log, [bytes(300)], base_sequence=at, **sent)
     assert len(log.segments) > 2
-    log.truncate_to(5)
+    truncate_to(log, 5)
     snapshots = sorted(int(path.stem) for path in (tmp_path / str(TP)).glob("*.snapshot"))
     assert snapshots and snapshots[-1] <= 5
     for restarted in (False, True):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.segments.log_segment import INDEX_OVERHEAD_BYTES
+from odradek.log.truncation import truncate_to
 from odradek.records.batch import INT32_MAX, crc_is_valid, parse_header
 from odradek.records.record import iter_batches, iter_records
 from tests.helpers.call_count import count_calls
@@ -105,7 +106,7 @@ def test_a_consumer_at_the_end_continues_after_a_roll_and_a_truncation(manager) 
     log.roll(NOW_MS)
     append(log, [b"b"])
     assert values_of(log, 1) == [b"b"]
-    log.truncate_to(1)
+    truncate_to(log, 1)
     append(log, [b"longer than b"])
     append(log, [b"c"])
     assert values_of(log, 1) == [b"longer than b", b"c"]
@@ -264,6 +265,6 @@ def test_the_high_watermark_only_advances_and_never_passes_the_end(tmp_path: Pat
     assert log.advance_high_watermark(9)
     assert log.high_watermark == log.log_end_offset == 3
     assert not log.advance_high_watermark(1)
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert log.high_watermark == 1
     manager.close()

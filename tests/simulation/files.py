@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from odradek.environment.files import Buffer, DiskSpace
 from tests.simulation.disk import PAGE_BYTES, Directory, Disk, Inode
@@ -254,6 +255,19 @@ class SimulatedFiles:
     def fsync_dir(self, path: str) -> None:
         self._alive()
         self._sync(self.disk.directory(path).sync)
+
+    def sync(self, path: str) -> None:
+        self._alive()
+        self._sync(partial(self._sync_below, path))
+
+    def _sync_below(self, path: str) -> None:
+        directory = self.disk.directory(path)
+        for name, found in directory.names.items():
+            if isinstance(found, Directory):
+                self._sync_below(f"{path}/{name}")
+            else:
+                found.sync()
+        directory.sync()
 
     def _sync(self, sync: Callable[[], None]) -> None:
         """Sync, fail, or die. A failed fsync leaves the pages as they were."""

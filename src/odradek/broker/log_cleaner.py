@@ -160,7 +160,7 @@ class LogCleaner:
                 continue
             if log in self._uncleanable or log in self._postponed:
                 continue
-            if log.log_dir.offline:
+            if log.log_dir.offline or log.is_truncating:
                 continue
             try:
                 to_clean = await self._examine(log, now_ms)
@@ -197,6 +197,8 @@ class LogCleaner:
                 continue
             try:
                 await self._in_thread(partial(log.load_for_retention, now_ms))
+                if log.is_truncating:
+                    continue
                 log.delete_old_segments(now_ms, wait=False)
             except NotResident:
                 logger.debug("retention of %s is postponed to the next pass", log.topic_partition)

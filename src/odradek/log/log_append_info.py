@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from odradek.log.state.producer_state_manager import ProducerBatch
+
 
 @dataclass(slots=True)
 class LogAppendInfo:
@@ -38,3 +40,13 @@ class FollowerAppendInfo:
     last_offset: int
     size_bytes: int
     must_flush: bool
+
+
+def duplicate_info(found: ProducerBatch, log_start_offset: int, must_flush: bool) -> LogAppendInfo:
+    """Return the outcome for a duplicate of the batch `found`.
+
+    As in Kafka, its time is the largest timestamp of the batch, for both timestamp types.
+    """
+    return LogAppendInfo(
+        found.first_offset, found.last_offset, found.timestamp, log_start_offset, True, must_flush
+    )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from odradek.config.log_config import LONG_MAX
 from odradek.environment.files import READ, OpenFile
 from odradek.ids import TopicPartition
 from odradek.log.log_dir import LogDir
@@ -48,6 +49,9 @@ class LogFlusher:
         self.last_flush_ms = -1
         self._rolled: list[LogSegment] = []
         self._lock = threading.Lock()
+        # Held for two assignments only, never during an fsync.
+        self._point_lock = threading.Lock()
+        self._point_max = LONG_MAX
         self._directory_synced = False
         self._epochs_synced = True
         self._closed = False
@@ -104,7 +108,8 @@ class LogFlusher:
                 if self._closed:
                     raise self._log_dir.error("the log was closed") from error
                 raise self._log_dir.fail(error, f"flushing {self._topic_partition}") from error
-            self.recovery_point = max(self.recovery_point, end)
+            with self._point_lock:
+                self.recovery_point = max(self.recovery_point, min(end, self._point_max))
             for segment in rolled:
                 if segment.base_offset < end:
                     self._rolled.remove(segment)
@@ -132,16 +137,35 @@ class LogFlusher:
             self.flush_to(active_base)
         return self.checkpoint_offset > before
 
-    def truncate(self, cut: Callable[[], int]) -> None:
-        """Call `cut`, which truncates the log and returns its new end, while no flush runs.
+    def begin_truncation(self, offset: int) -> None:
+        """Keep the recovery point at or below `offset` until `truncate` has returned.
 
-        Return when the truncation is on the disk.
+        This does not wait for a flush in progress.
         """
+        with self._point_lock:
+            self._point_max = offset
+            self.recovery_point = min(self.recovery_point, offset)
+
+    def truncate(self, cut: Callable[[], int]) -> None:
+        """Call `cut`, which truncates the log and returns its new end, while no flush runs."""
         with self._lock:
-            self.recovery_point = min(self.recovery_point, cut())
+            end = cut()
+            with self._point_lock:
+                self._point_max = LONG_MAX
+                self.recovery_point = min(self.recovery_point, end)
             active = self._segments.active
             self._rolled = [s for s in self._rolled if s in self._segments and s is not active]
-            active.flush(indexes=False)
+            self._directory_synced = self._epochs_synced = False
+
+    def sync_truncated(self) -> None:
+        """Return when a truncation is on the disk.
+
+        Raises:
+            OSError: A file could not be synced.
+        """
+        with self._lock:
+            self._segments.active.flush(indexes=False)
+            self._sync_names()
 
     def close(self) -> None:
         """Refuse every flush from now on."""
@@ -168,12 +192,16 @@ class LogFlusher:
             if next_base is not None:
                 sync_producer_files(files, self._directory, next_base)
         if not self._directory_synced:
-            # First, because files that are created from now on are not covered.
-            self._directory_synced = self._epochs_synced = True
-            for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
-                self._sync_file(f"{self._directory}/{name}")
-            files.fsync_dir(self._directory)
-            self._log_dir.sync_names()
+            self._sync_names()
+
+    def _sync_names(self) -> None:
+        """Sync the small files and the names in the directory, and the name of the directory."""
+        # First, because files that are created from now on are not covered.
+        self._directory_synced = self._epochs_synced = True
+        for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
+            self._sync_file(f"{self._directory}/{name}")
+        self._log_dir.files.fsync_dir(self._directory)
+        self._log_dir.sync_names()
 
     def _sync_file(self, path: str) -> None:
         files = self._log_dir.files

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from odradek.environment.files import OpenFile
 from odradek.log.segments.log_segment import LogSegment
+from odradek.log.segments.log_segments import LogSegments
 from odradek.records.region import FileRegion
 
 
@@ -70,3 +71,26 @@ def cut_region(
         return LogReadInfo(None)
     region = FileRegion(file, position, length, first_size > 0)
     return LogReadInfo(region, length < first_size, segment)
+
+
+def aborted_in(
+    segments: LogSegments,
+    first_offset: int,
+    read: LogReadInfo,
+    log_end_offset: int,
+    *,
+    wait: bool = True,
+) -> list[tuple[int, int]]:
+    """Return (producer id, first offset) of the aborted transactions that overlap a read.
+
+    The result may include transactions slightly after the region, because the end of the region is
+    looked up in the sparse index.
+
+    Raises:
+        NotResident: Without `wait`, the disk would have to be read.
+    """
+    segment, region = read.segment, read.region
+    if region is None or segment is None or not segments.have_aborted(first_offset):
+        return []
+    upper_offset = segment.offset_bound(region.position + region.length, wait=wait)
+    return segments.aborted_transactions(first_offset, upper_offset or log_end_offset, wait=wait)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.files import make_directory
@@ -17,19 +18,18 @@ from odradek.ids import TopicPartition, Uuid
 from odradek.log import retention
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
 from odradek.log.follower_append import aborted_transactions, piece_end
-from odradek.log.log_append_info import FollowerAppendInfo, LogAppendInfo
+from odradek.log.log_append_info import FollowerAppendInfo, LogAppendInfo, duplicate_info
 from odradek.log.log_dir import LogDir
 from odradek.log.log_flusher import LogFlusher
-from odradek.log.log_read import NOTHING_READ, LogReadInfo, cut_region, read_segments
+from odradek.log.log_read import NOTHING_READ, LogReadInfo, aborted_in, cut_region, read_segments
+from odradek.log.segments.log_cut import LogCut, cut_segments
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.segments.log_segments import LogSegments
 from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.log.state import checkpoints
 from odradek.log.state.leader_epochs import LeaderEpochFileCache
 from odradek.log.state.producer_files import (
-    delete_producer_files,
-    load_producers,
-    producer_files_by_offset,
+    reload_producers,
     remove_producer_files,
     write_producer_files,
 )
@@ -42,7 +42,7 @@ from odradek.records.batch import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
-    set_timestamp_type,
+    stamp,
 )
 from odradek.records.batch_run import BatchRun, parse_run
 from odradek.records.control import EndTransactionMarker
@@ -113,6 +113,7 @@ class UnifiedLog:
         self.on_disk = on_disk
         self._hints: dict[int, int] = {}
         self.truncations = 0
+        self._cut: LogCut | None = None
         self.segments.activate_last()
         self.update_config(config)
 
@@ -193,21 +194,8 @@ class UnifiedLog:
     def aborted_in(
         self, first_offset: int, read: LogReadInfo, *, wait: bool = True
     ) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of the aborted transactions that overlap a read.
-
-        The result may include transactions slightly after the region, because the end of the
-        region is looked up in the sparse index.
-
-        Raises:
-            NotResident: Without `wait`, the disk would have to be read.
-        """
-        segment, region = read.segment, read.region
-        if region is None or segment is None or not self.segments.have_aborted(first_offset):
-            return []
-        upper_offset = segment.offset_bound(region.position + region.length, wait=wait)
-        return self.segments.aborted_transactions(
-            first_offset, upper_offset or self.log_end_offset, wait=wait
-        )
+        """Return the aborted transactions that overlap a read; see `log_read.aborted_in`."""
+        return aborted_in(self.segments, first_offset, read, self.log_end_offset, wait=wait)
 
     # -- appending ---------------------------------------------------------------------------------
 
@@ -245,7 +233,7 @@ class UnifiedLog:
                     return self._duplicate_info(found)
         append_time = NO_TIMESTAMP
         if attributes & TIMESTAMP_TYPE_MASK or rules.log_append_time:
-            max_timestamp, append_time = self._stamp(batch, attributes, max_timestamp, now_ms)
+            max_timestamp, append_time = stamp(batch, header, now_ms, rules.log_append_time)
         first_offset = self.log_end_offset
         last_offset = first_offset + last_delta
         size = length + LOG_OVERHEAD
@@ -303,6 +291,7 @@ class UnifiedLog:
             KafkaError: CORRUPT_MESSAGE for an invalid batch: nothing is appended. Or
                 KAFKA_STORAGE_ERROR: whole batches before the error are appended.
         """
+        assert not self.is_truncating
         if self.log_dir.offline or self.closed:
             raise self.log_dir.error()
         first_offset = self.log_end_offset
@@ -371,32 +360,12 @@ class UnifiedLog:
         return segment
 
     def _duplicate_info(self, found: ProducerBatch) -> LogAppendInfo:
-        """Return the result of the original batch, with the flush if it is required.
-
-        As in Kafka, its time is the largest timestamp of the batch, for both timestamp types.
-        """
+        """Return the result of the original batch, with the flush if it is required."""
         must_flush = (
             found.last_offset >= self.recovery_point
             and self.unflushed_messages >= self._flush_messages
         )
-        return LogAppendInfo(
-            found.first_offset,
-            found.last_offset,
-            found.timestamp,
-            self.log_start_offset,
-            True,
-            must_flush,
-        )
-
-    def _stamp(
-        self, batch: Writable, attributes: int, max_timestamp: int, now_ms: int
-    ) -> tuple[int, int]:
-        """Set LogAppendTime, or reset it in a CreateTime batch. Return (max, append) time."""
-        if self._rules.log_append_time:
-            set_timestamp_type(batch, attributes | TIMESTAMP_TYPE_MASK, now_ms)
-            return now_ms, now_ms
-        set_timestamp_type(batch, attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp)
-        return max_timestamp, NO_TIMESTAMP
+        return duplicate_info(found, self.log_start_offset, must_flush)
 
     def _append_failed(self, error: OSError) -> KafkaError:
         """Undo a failed append: cut off the torn batch, or take the directory offline."""
@@ -485,6 +454,7 @@ class UnifiedLog:
 
         The epoch is written to the file before its first batch. Until then no reader needs it.
         """
+        assert not self.is_truncating
         self.epochs.assign(leader_epoch, self.log_end_offset)
 
     def _begin_segment(self, segment: LogSegment, first_timestamp: int) -> None:
@@ -616,7 +586,9 @@ class UnifiedLog:
         try:
             found = self._read_resident(offset, max_bytes, max_offset, min_one_message)
             if with_aborted:
-                found.aborted = self.aborted_in(offset, found, wait=False)
+                found.aborted = aborted_in(
+                    self.segments, offset, found, self.log_end_offset, wait=False
+                )
         except OSError as error:
             raise self._read_failed(error, offset) from error
         return found
@@ -779,54 +751,78 @@ class UnifiedLog:
             remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
         return count
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all later batches (KIP-101).
+    def prepare_truncation(self, offset: int, *, fully: bool = False) -> bool:
+        """Begin a truncation; see `truncation.LogTruncations`, which calls this and `cut`.
 
-        Producers and epochs are truncated as well. An offset inside a batch removes the whole
-        batch, so that the log ends at a batch boundary. An offset below the first segment leaves an
-        empty log that starts there.
+        The high watermark, the log start offset and the recovery point are those of the truncated
+        log from now on, so that the checkpoints can be written before the cut.
+
+        Returns:
+            False if there is nothing to cut. Epochs without a record are removed then.
         """
-        if offset >= self.log_end_offset:
-            return
+        assert not self.is_truncating
+        if not fully and offset >= self.log_end_offset:
+            # This broker led the epochs, and another leader was elected before a record came.
+            self.epochs.truncate_from_end(self.log_end_offset)
+            if self.epochs.dirty:
+                self._written_epoch = UNWRITTEN_EPOCH
+            return False
+        restarts = fully or offset < self.segments.bases[0]
+        self._cut = LogCut(offset, restarts, has_readers=offset < self.high_watermark)
         self._hints.clear()
         self.truncations += 1
-        try:
-            self._truncate_to(offset)
-        except OSError as error:
-            raise self.log_dir.fail(error, f"truncating {self.topic_partition}") from error
+        self.flusher.begin_truncation(offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.log_start_offset = offset if fully else min(self.log_start_offset, offset)
+        return True
 
-    def _truncate_to(self, offset: int) -> None:
-        """Truncate durably, because a crash must not restore the removed batches."""
-        files, removed = self.log_dir.files, list[LogSegment]()
+    @property
+    def is_truncating(self) -> bool:
+        """Whether a truncation was prepared and is not yet on the disk."""
+        return self._cut is not None
 
-        def cut() -> int:
-            if offset < self.segments.bases[0]:
-                start = self._new_segment(offset, self.segments.active.created_ms)
-                start.create_files()
-                removed.extend(self.segments.restart(start))
-            else:
-                removed.extend(self.segments.truncate_to(offset))
-            self._set_segment_limits(self.segments.active)
-            self.log_end_offset = self.segments.active.next_offset()
-            return self.log_end_offset
+    def cut(self) -> None:
+        """Carry out the prepared truncation in the page cache. Runs on any thread.
 
-        self.flusher.truncate(cut)
-        for segment in removed:
-            self.discard(segment)
-        files.fsync_dir(self.directory)
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        Producers and epochs are truncated as well (KIP-101).
+
+        Raises:
+            OSError: The call can be repeated.
+        """
+        cut = self._cut
+        assert cut is not None
+        if self.closed:
+            return
+        if not self.on_disk:
+            self._create_directory()
+        files, end = self.log_dir.files, -1
+        self.flusher.truncate(partial(self._cut_segments, cut))
+        if not cut.restarts:
+            end = self.log_end_offset
+            self.log_start_offset = min(self.log_start_offset, end)
+            self.epochs.truncate_from_end(end)
+        else:
+            self.epochs.clear()
+            self.high_watermark = cut.offset
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
-        self.epochs.truncate_from_end(self.log_end_offset)
-        self._write_epochs(sync=True)
+        if self.epochs.dirty:
+            self._write_epochs(sync=False)
         self._written_epoch = self.epochs.latest
-        # Written before anything is appended after the truncation. A recovery point above it would
-        # claim that the new batches are synced.
-        self.log_dir.write_checkpoints()
-        found = producer_files_by_offset(files.listdir(self.directory))
-        delete_producer_files(files, self.directory, found, above=self.log_end_offset)
         self.producers.replace_by(
-            load_producers(files, self.directory, found, list(self.segments), self.log_end_offset)
+            reload_producers(files, self.directory, list(self.segments), self.log_end_offset, end)
         )
+
+    def _cut_segments(self, cut: LogCut) -> int:
+        make = partial(self._new_segment, now_ms=self.log_dir.clock.time_ms())
+        cut_segments(self.segments, cut, make, self.discard)
+        self._set_segment_limits(self.segments.active)
+        self.log_end_offset = self.segments.active.next_offset()
+        return self.log_end_offset
+
+    def end_truncation(self) -> None:
+        """Allow appends again: the truncation is on the disk."""
+        self.truncations += 1
+        self._cut = None
 
     # -- ending ------------------------------------------------------------------------------------
 

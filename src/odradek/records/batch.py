@@ -158,3 +158,15 @@ def set_timestamp_type(batch: memoryview | bytearray, attributes: int, max_times
     _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
     _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, max_timestamp)
     write_crc(batch)
+
+
+def stamp(
+    batch: memoryview | bytearray, header: tuple[int, ...], now_ms: int, log_append_time: bool
+) -> tuple[int, int]:
+    """Set LogAppendTime, or CreateTime. Return the max timestamp and the append time (-1: none)."""
+    attributes, max_timestamp = header[5], header[8]
+    if log_append_time:
+        set_timestamp_type(batch, attributes | TIMESTAMP_TYPE_MASK, now_ms)
+        return now_ms, now_ms
+    set_timestamp_type(batch, attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp)
+    return max_timestamp, NO_TIMESTAMP

@@ -72,7 +72,8 @@ class Segments(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: Any) -> None:
         offset = data.draw(st.integers(self.model[0][0], self.end))
-        removed = self.segments.truncate_to(offset)
+        removed = self.segments.remove_after(offset)
+        self.segments.active.truncate_to(offset)
         kept = [(base, [o for o in at if o < offset]) for base, at in self.model if base <= offset]
         assert len(removed) == len(self.model) - len(kept)
         for segment in removed:

@@ -87,7 +87,7 @@ def undo_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
 
 
 def _is_in_place(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
-    if log.closed or log.log_dir.offline:
+    if log.closed or log.log_dir.offline or log.is_truncating:
         return False
     return log.segments.are_in_place(old)
 

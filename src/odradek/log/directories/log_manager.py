@@ -617,7 +617,7 @@ class LogManager:
         count = 0
         for log in self.assigned_logs():
             log.producers.expire(now_ms, self._producer_expiration_ms)
-            if log.log_dir.offline or log.topic_partition in self.cleaning:
+            if log.log_dir.offline or log.is_truncating or log.topic_partition in self.cleaning:
                 continue
             try:
                 count += log.delete_old_segments(now_ms, wait=wait)

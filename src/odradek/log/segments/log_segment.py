@@ -8,6 +8,7 @@ file only for segments that were rolled, flushed or closed. Recovery rebuilds th
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -50,6 +51,10 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
+COPY_SUFFIX = ".tmp"
+"""Suffix of an unfinished copy. The next start removes it."""
+COPY_BYTES = 1_048_576
+"""Number of bytes that `copy_below` copies at once."""
 
 NEVER_MS = 2**63 - 1
 PROBE_BYTES = 4096
@@ -752,6 +757,49 @@ class LogSegment:
                 self.max_timestamp_offset = header.last_offset
         self._timestamps_known = True
         return cut
+
+    def copy_below(self, offset: int) -> LogSegment | None:
+        """Return a segment with the batches below `offset`, in a new file of the same name.
+
+        The new file is synced. This segment keeps its file and its indexes for its readers, and
+        cannot be appended to.
+
+        Returns:
+            The new segment, or None if there is no batch at or above the offset.
+        """
+        found = self.locate(offset)
+        if found is None:
+            return None
+        files, temporary = self._pool.files, self.file.path + COPY_SUFFIX
+        self.hold()
+        source = self.file.open()
+        target = OpenFile(files, files.open(temporary, READ_WRITE | os.O_TRUNC))
+        position, end = 0, found[0]
+        while position < end:
+            piece = files.pread(source.fd, min(COPY_BYTES, end - position), position)
+            write_all(files, target.fd, piece, position)
+            position += len(piece)
+        files.fsync(target.fd)
+        files.replace(temporary, self.file.path)
+        self.retire()
+        copy = LogSegment(
+            self.directory,
+            self.base_offset,
+            self._pool,
+            self._cache,
+            size=end,
+            created_ms=self.created_ms,
+        )
+        copy.set_index_interval(self.index_interval_bytes)
+        built = copy.index_builder()
+        for position, header in copy.headers(0):
+            built.add(header, position)
+        copy.recover_to(end, built)
+        if self.txn_index is not None:
+            copy.find_txn_index()
+            assert copy.txn_index is not None
+            copy.txn_index.truncate(offset)
+        return copy
 
     def retire(self) -> None:
         """Close the file permanently: the segment is no longer part of an open log."""

@@ -144,19 +144,23 @@ class LogSegments:
         self._segments[at : at + len(old)] = [new]
         self.bases[at : at + len(old)] = [new.base_offset]
 
-    def truncate_to(self, offset: int) -> list[LogSegment]:
-        """Remove all batches from `offset` on, and return the removed segments.
+    def remove_after(self, offset: int) -> list[LogSegment]:
+        """Remove and return the segments after the segment with the offset, which becomes active.
 
-        The segment with the offset stays and becomes the active one. At least one segment must
-        begin at or below the offset: see `restart`.
+        At least one segment must begin at or below the offset: see `restart`.
         """
         keep = bisect_right(self.bases, offset)
         assert keep
         removed = self._segments[keep:]
         del self._segments[keep:], self.bases[keep:]
         self.activate_last()
-        self.active.truncate_to(offset)
         return removed
+
+    def replace_active(self, segment: LogSegment) -> None:
+        """Replace the active segment by one with the same base offset and fewer batches."""
+        assert segment.base_offset == self.bases[-1]
+        self._segments[-1] = segment
+        self.activate_last()
 
     def restart(self, segment: LogSegment) -> list[LogSegment]:
         """Replace all segments by one empty segment, and return the removed ones."""

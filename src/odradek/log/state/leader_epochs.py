@@ -104,6 +104,10 @@ class LeaderEpochFileCache:
             self.starts.pop()
             self.dirty = True
 
+    def clear(self) -> None:
+        """Remove all epochs, because the log has no records."""
+        self.truncate_from_end(0)
+
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that end at or below the new start.
 

@@ -89,6 +89,19 @@ def delete_stray_producer_files(
             files.unlink(index_path(directory, offset, suffix))
 
 
+def reload_producers(
+    files: Files,
+    directory: str,
+    segments: list[LogSegment],
+    log_end_offset: int,
+    files_end: int,
+) -> ProducerStateManager:
+    """Return the producers of a truncated log. Files of offsets above `files_end` are removed."""
+    found = producer_files_by_offset(files.listdir(directory))
+    delete_producer_files(files, directory, found, above=files_end)
+    return load_producers(files, directory, found, segments, log_end_offset)
+
+
 def load_producers(
     files: Files,
     directory: str,

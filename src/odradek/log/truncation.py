@@ -1,0 +1,127 @@
+"""Truncation of many logs at once, off the event loop, with one sync.
+
+A follower truncates its logs before it fetches from a new leader (KIP-101, KIP-279). After a
+restart these are all logs of a broker. `LogTruncations` prepares the logs on the thread that owns
+them. `execute` runs on another thread. Until it returns, each log belongs to it: `is_truncating` is
+True, and nothing may append to the log. When it returns, the truncation is on the disk. A follower
+must not fetch before that. Otherwise a power cut could restore removed batches behind new ones.
+
+The steps for each log directory, with the state that a crash leaves:
+
+1. Write the offset checkpoints, with recovery points at or below the new ends. After a crash from
+   here on, recovery reads each log from its new end or an earlier offset.
+2. Rename the later segments, the last one first, then cut the segment with the new end. A crash
+   leaves the log as it was, or without some of its last segments, or truncated.
+3. Sync the files and names of all logs. Before this step a power cut may undo any part of step 2.
+   Nothing was appended, so all batches in the log are old batches.
+
+After such a crash the follower finds the divergence again, and truncates again.
+
+Batches above the high watermark are cut off in place, because a leader copies them into its
+responses. Batches below it are sent by sendfile, which hands over pages of the file. If an unclean
+election removes them, the remaining batches are copied to a new file, and readers keep the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from odradek.errors import KafkaError
+from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
+from odradek.log.log_dir import LogDir
+from odradek.log.unified_log import UnifiedLog
+
+LOGS_SYNCED_ALONE_MAX = 8
+"""Up to this number of logs in a directory, their files are synced one by one. More logs share one
+sync of the whole file system, which also writes the data of other files.
+"""
+
+
+class LogTruncations:
+    """Logs that are truncated together. A log can be truncated only once.
+
+    The owner of the logs calls `truncate_to` and `truncate_fully_and_start_at`. Any thread may call
+    `execute`.
+    """
+
+    def __init__(self) -> None:
+        self._logs: dict[LogDir, list[UnifiedLog]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._logs.values()))
+
+    def truncate_to(self, log: UnifiedLog, offset: int) -> bool:
+        """Remove the batch that contains `offset` and all later batches.
+
+        An offset inside a batch removes the whole batch, so that the log ends at a batch boundary.
+        An offset below the log leaves an empty log that starts there.
+
+        Returns:
+            Whether the log has such batches. Otherwise only epochs without a record are removed,
+            and the log can be used at once.
+        """
+        return self._add(log, log.prepare_truncation(offset))
+
+    def truncate_fully_and_start_at(self, log: UnifiedLog, offset: int) -> None:
+        """Remove all batches. The log starts and ends at `offset`, and has no epochs."""
+        self._add(log, log.prepare_truncation(offset, fully=True))
+
+    def _add(self, log: UnifiedLog, is_needed: bool) -> bool:
+        if is_needed:
+            self._logs.setdefault(log.log_dir, []).append(log)
+        return is_needed
+
+    def execute(self) -> Mapping[UnifiedLog, KafkaError]:
+        """Truncate the logs. Return when the truncations are on the disk.
+
+        An I/O error takes the log directory offline. After a full disk, `execute` may be called
+        again: the failed logs are still truncating.
+
+        Returns:
+            The logs that are not truncated, with KAFKA_STORAGE_ERROR.
+        """
+        failed: dict[UnifiedLog, KafkaError] = {}
+        for log_dir, logs in self._logs.items():
+            waiting = [log for log in logs if log.is_truncating]
+            try:
+                if log_dir.offline:
+                    raise log_dir.error()
+                log_dir.write_checkpoints()
+                for log in waiting:
+                    log.cut()
+                _sync(log_dir, waiting)
+            except OSError as error:
+                what = f"truncating {len(waiting)} logs"
+                if error.errno in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
+                    problem = log_dir.error(f"{what}: {error}")
+                else:
+                    problem = log_dir.fail(error, what)
+                failed.update(dict.fromkeys(waiting, problem))
+                continue
+            for log in waiting:
+                log.end_truncation()
+        return failed
+
+
+def _sync(log_dir: LogDir, logs: Sequence[UnifiedLog]) -> None:
+    if len(logs) > LOGS_SYNCED_ALONE_MAX:
+        log_dir.files.sync(log_dir.path)
+        return
+    for log in logs:
+        try:
+            log.flusher.sync_truncated()
+        except OSError:
+            if not log.closed:
+                raise
+
+
+def truncate_to(log: UnifiedLog, offset: int) -> None:
+    """Truncate one log on this thread; see `LogTruncations.truncate_to`.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    truncations = LogTruncations()
+    truncations.truncate_to(log, offset)
+    for error in truncations.execute().values():
+        raise error

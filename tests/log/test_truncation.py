@@ -1,0 +1,376 @@
+"""Truncations of several logs: content, readers, syncs, and crashes at each step."""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.truncation import LOGS_SYNCED_ALONE_MAX, LogTruncations, truncate_to
+from odradek.log.unified_log import UnifiedLog
+from odradek.records.record import iter_batches, iter_records
+from tests.helpers.faulty_files import Buffer, FaultyFiles
+from tests.log.builders import (
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    append_marker,
+    append_transactional,
+    open_log,
+    open_manager,
+    read_all,
+    values_of,
+)
+
+CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, file_delete_delay_ms=0)
+BATCHES = 12
+
+
+def value_of(offset: int, epoch: int) -> bytes:
+    return b"%03d of %d " % (offset, epoch) * 8
+
+
+def fill(log: UnifiedLog, count: int = BATCHES, epochs: int = 3) -> list[bytes]:
+    """Append one batch for each offset. The epoch grows three times."""
+    values = []
+    for at in range(count):
+        epoch = at * epochs // count
+        values.append(value_of(at, epoch))
+        options = {"producer_id": 1, "producer_epoch": 0, "base_sequence": at}
+        append(log, [values[-1]], epoch, **options)
+    return values
+
+
+def opened(root: Path, files: FaultyFiles | None = None) -> LogManager:
+    return open_manager(root, CONFIG, files)
+
+
+@pytest.mark.parametrize("committed", [0, 12])
+@pytest.mark.parametrize("offset", [1, 2, 3, 7, 11])
+def test_log_ends_at_the_offset_and_continues_there(
+    tmp_path: Path, offset: int, committed: int
+) -> None:
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    values = fill(log)
+    log.high_watermark = committed
+    truncate_to(log, offset)
+    for _ in range(2):
+        assert (log.log_end_offset, log.high_watermark) == (offset, min(committed, offset))
+        assert values_of(log) == values[:offset]
+        assert log.latest_epoch == (offset - 1) * 3 // BATCHES
+        producer = log.producers.producers[1]
+        assert producer.last_sequence == offset - 1
+        manager.close(clean=False)
+        manager = opened(tmp_path)
+        log = open_log(manager)
+    append(log, [b"next"], 9)
+    assert values_of(log) == [*values[:offset], b"next"]
+    manager.close()
+
+
+def test_region_below_the_high_watermark_keeps_its_bytes_after_an_unclean_election(
+    tmp_path: Path,
+) -> None:
+    """Sendfile hands over pages of the file, so the file of the region must not change."""
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    values = fill(log, 4)
+    info = log.read(0, 10**6, log.high_watermark, min_one_message=True)
+    later = log.read(3, 10**6, log.high_watermark, min_one_message=True)
+    truncate_to(log, 1)
+    for _ in range(4):
+        append(log, [b"of the new leader" * 5], 9)
+    assert info.region is not None and later.region is not None
+    for found, expected in ((info.region, values[:2]), (later.region, values[3:])):
+        data = found.read()
+        assert [r.value for b in iter_batches(data) for r in iter_records(b)] == expected
+        found.close()
+    assert not log.confirm(0, info)
+    assert values_of(log) == [values[0], *[b"of the new leader" * 5] * 4]
+    manager.close()
+
+
+def test_aborted_transactions_are_truncated_with_a_copied_segment(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, LogConfig())
+    log = open_log(manager)
+    for producer_id in (1, 2):
+        append_transactional(log, [b"x"], producer_id, 0)
+        append_marker(log, producer_id, committed=False)
+    truncate_to(log, 3)
+    assert log.segments.aborted_transactions(0, 10) == [(1, 0)]
+    assert log.producers.ongoing == {2: 2}
+    manager.close(clean=False)
+    log = open_log(open_manager(tmp_path, LogConfig()))
+    assert log.segments.aborted_transactions(0, 10) == [(1, 0)]
+    append_marker(log, 2, committed=False)
+    assert log.segments.aborted_transactions(0, 10) == [(1, 0), (2, 2)]
+
+
+@pytest.mark.parametrize("start", [0, 4, 5, 12, 500])
+@pytest.mark.parametrize("stop", ["kill", "clean"])
+def test_log_that_is_truncated_fully_starts_and_ends_at_the_offset(
+    tmp_path: Path, start: int, stop: str
+) -> None:
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    fill(log)
+    log.delete_records(5)
+    manager.maintain(NOW_MS)
+    truncations = LogTruncations()
+    truncations.truncate_fully_and_start_at(log, start)
+    assert truncations.execute() == {}
+    for _ in range(2):
+        offsets = (log.log_start_offset, log.log_end_offset, log.high_watermark)
+        assert offsets == (start, start, start)
+        assert (log.epochs.entries(), len(log.producers)) == ([], 0)
+        assert log.recovery_point <= start
+        manager.close(clean=stop == "clean")
+        manager = opened(tmp_path)
+        log = open_log(manager)
+    assert append(log, [b"first"], 9).first_offset == start
+    assert (values_of(log), log.epochs.entries()) == ([b"first"], [(9, start)])
+    manager.close()
+
+
+def test_empty_log_without_files_remembers_its_start(tmp_path: Path) -> None:
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    truncations = LogTruncations()
+    truncations.truncate_fully_and_start_at(log, 77)
+    assert truncations.execute() == {}
+    manager.close(clean=False)
+    log = open_log(opened(tmp_path))
+    assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (77, 77, TOPIC_ID)
+
+
+def test_offset_at_the_end_removes_epochs_without_a_record(tmp_path: Path) -> None:
+    """This broker led epoch 7 without a record (``UnifiedLog.truncateTo``)."""
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    fill(log, 4, epochs=1)
+    log.begin_leader_epoch(7)
+    truncations = LogTruncations()
+    assert not truncations.truncate_to(log, 4)
+    assert (len(truncations), log.is_truncating) == (0, False)
+    assert log.epochs.entries() == [(0, 0)]
+    append(log, [b"of epoch 0"], 0)
+    manager.close(clean=False)
+    assert open_log(opened(tmp_path)).epochs.entries() == [(0, 0)]
+
+
+@pytest.mark.parametrize("count", [1, LOGS_SYNCED_ALONE_MAX + 1, 40])
+def test_logs_share_one_sync_and_one_write_of_the_checkpoints(tmp_path: Path, count: int) -> None:
+    files = FaultyFiles()
+    manager = opened(tmp_path, files)
+    logs = [manager.create(TopicPartition("t", at), TOPIC_ID) for at in range(count)]
+    for log in logs:
+        fill(log, 6)
+        log.flush()
+        log.high_watermark = 0
+    manager.checkpoint()
+    truncations = LogTruncations()
+    for log in logs:
+        truncations.truncate_to(log, 2)
+        assert (log.is_truncating, log.log_end_offset) == (True, 6)
+    replaced, fsyncs = files.replaced["recovery-point-offset-checkpoint"], files.fsyncs
+    assert truncations.execute() == {}
+    assert not any(log.is_truncating for log in logs)
+    assert {log.log_end_offset for log in logs} == {2}
+    assert files.replaced["recovery-point-offset-checkpoint"] == replaced + 1
+    if count > LOGS_SYNCED_ALONE_MAX:
+        assert files.syncs == 1
+        assert files.fsyncs - fsyncs <= 4, "only the checkpoints are synced one by one"
+    manager.close()
+
+
+def test_flush_in_progress_does_not_raise_the_recovery_point(tmp_path: Path) -> None:
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    fill(log)
+    log.high_watermark = 0
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 2)
+    log.flush()
+    assert log.recovery_point == 2
+    assert log.flusher.checkpoint_offset <= 2
+    assert truncations.execute() == {}
+    log.flush()
+    append(log, [b"x"], 9)
+    log.flush()
+    assert log.recovery_point == 3
+    manager.close()
+
+
+def test_truncating_log_takes_no_append_and_is_not_retained(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, LogConfig(segment_bytes=400, retention_ms=1))
+    log = open_log(manager)
+    fill(log)
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 9)
+    assert manager.retain(NOW_MS + 10**9) == 0
+    with pytest.raises(AssertionError):
+        log.append_as_follower(memoryview(b""), 9, now_ms=NOW_MS)
+    assert truncations.execute() == {}
+    assert manager.retain(NOW_MS + 10**9) > 0
+    manager.close()
+
+
+def test_full_disk_leaves_the_log_truncating_until_it_is_tried_again(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = opened(tmp_path, files)
+    log = open_log(manager)
+    values = fill(log)
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 7)
+    files.space_left = 0
+    failed = truncations.execute()
+    assert [error.code for error in failed.values()] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert log.is_truncating and not log.log_dir.offline
+    files.space_left = None
+    assert truncations.execute() == {}
+    assert values_of(log) == values[:7]
+    manager.close()
+
+
+def test_failed_sync_takes_the_directory_offline(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = opened(tmp_path, files)
+    log = open_log(manager)
+    fill(log)
+    files.fail_fsync = OSError(errno.EIO, "input/output error")
+    with pytest.raises(KafkaError):
+        truncate_to(log, 7)
+    assert log.log_dir.offline
+    manager.close(clean=False)
+
+
+class Crashed(BaseException):
+    pass
+
+
+class CrashingFiles(FaultyFiles):
+    """The process dies before the change number `crash_at` of a file or name."""
+
+    def __init__(self) -> None:
+        super().__init__(loses_names=True)
+        self.crash_at: int | None = None
+
+    def change(self) -> None:
+        if self.crash_at is not None:
+            if self.crash_at == 0:
+                raise Crashed
+            self.crash_at -= 1
+
+    def pwrite(self, fd: int, data: Buffer, position: int) -> int:
+        self.change()
+        return super().pwrite(fd, data, position)
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        self.change()
+        super().ftruncate(fd, length)
+
+    def fsync(self, fd: int) -> None:
+        self.change()
+        super().fsync(fd)
+
+    def fsync_dir(self, path: str) -> None:
+        self.change()
+        super().fsync_dir(path)
+
+    def replace(self, source: str, target: str) -> None:
+        self.change()
+        super().replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        self.change()
+        super().unlink(path)
+
+
+def crashed_in(
+    manager: LogManager, files: CrashingFiles, offset: int, fully: bool, at: int
+) -> bool:
+    """Run a truncation that dies at its change `at`. Return False if it ended before."""
+    log = open_log(manager)
+    truncations = LogTruncations()
+    if fully:
+        truncations.truncate_fully_and_start_at(log, offset)
+    else:
+        truncations.truncate_to(log, offset)
+    files.crash_at = at
+    try:
+        truncations.execute()
+    except Crashed:
+        return True
+    finally:
+        files.crash_at = None
+    return False
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    at=st.integers(0, 45),
+    seed=st.none() | st.integers(0, 2**16),
+    offset=st.integers(0, 11),
+    committed=st.booleans(),
+    flushed=st.booleans(),
+    fully=st.booleans(),
+)
+def test_crash_at_any_step_leaves_a_state_that_the_next_truncation_repairs(
+    tmp_path_factory: pytest.TempPathFactory,
+    at: int,
+    seed: int | None,
+    offset: int,
+    committed: bool,
+    flushed: bool,
+    fully: bool,
+) -> None:
+    """A SIGKILL (no seed) or a power cut."""
+    root = tmp_path_factory.mktemp("truncation")
+    files = CrashingFiles()
+    manager = opened(root, files)
+    log = open_log(manager)
+    values = fill(log)
+    if flushed:
+        log.flush()
+        manager.checkpoint()
+    if not committed:
+        log.high_watermark = 0
+    has_crashed = crashed_in(manager, files, offset, fully, at)
+    manager.close(clean=False)
+    if seed is not None:
+        files.crash(root, random.Random(seed))
+    manager = opened(root, files)
+    log = open_log(manager)
+    first, end = log.log_start_offset, log.log_end_offset
+    found = [(record.offset, record.value) for record in read_all(log)]
+    assert found == [(each, values[each]) for each in range(first, end)], "not the old batches"
+    if not has_crashed:
+        assert end <= offset, "the truncation is not on the disk"
+    if not has_crashed and (flushed or seed is None):
+        assert end == offset
+    elif flushed and not fully:
+        assert end >= offset, "a batch that stays was lost"
+    if fully:
+        truncations = LogTruncations()
+        truncations.truncate_fully_and_start_at(log, offset)
+        assert truncations.execute() == {}
+    elif end > offset:
+        truncate_to(log, offset)
+    end = log.log_end_offset
+    append(log, [b"of the new leader"], 9)
+    log.flush()
+    expected = [value for _, value in found if fully is False][: max(end - first, 0)]
+    manager.close(clean=False)
+    files.crash(root, random.Random(seed))
+    log = open_log(opened(root, files))
+    assert values_of(log) == [*expected, b"of the new leader"]
+    assert log.epochs.entries()[-1] == (9, end)
