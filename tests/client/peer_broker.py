@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+from odradek.environment.randomness import SystemRandomness
 from odradek.errors import ErrorCode
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import Message, decode, encode
@@ -74,3 +78,72 @@ def framed(request: Received, body: bytes, *, correlation_id: int | None = None)
     number = request.correlation_id if correlation_id is None else correlation_id
     data = response_header(request.api_key, request.version, number) + body
     return struct.pack(">i", len(data)) + data
+
+
+class PeerTransport(asyncio.Transport):
+    """The transport of one connection, whose other end is a `PeerBroker`."""
+
+    def __init__(self, protocol: Any, peer: PeerBroker) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.peer = peer
+        self.requests: deque[Received] = deque()
+        self.aborted = False
+
+    def write(self, data: Any) -> None:
+        assert not self.aborted
+        self.requests += self.peer.receive(bytes(data))
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def send(self, data: bytes) -> None:
+        """Send bytes to the channel, like a transport that reads them at once."""
+        view = memoryview(data)
+        while view:
+            room = self.protocol.get_buffer(-1)
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            view = view[count:]
+            self.protocol.buffer_updated(count)
+
+    def respond(self, response: Any = None) -> None:
+        request = self.requests.popleft()
+        self.send(self.peer.respond(request, response))
+
+    def lose(self) -> None:
+        self.aborted = True
+        self.protocol.connection_lost(None)
+
+
+class PeerNetwork:
+    """Opens connections to `PeerBroker`s. `errors` has the outcomes of the next attempts."""
+
+    def __init__(self, versions: dict[int, tuple[int, int]]) -> None:
+        self.versions = versions
+        self.connections: list[PeerTransport] = []
+        self.errors: deque[Exception | None] = deque()
+        self.hold: asyncio.Event | None = None
+        self.addresses: list[tuple[str, int]] = []
+
+    async def connect(
+        self, host: str, port: int, protocol_factory: Callable[[], Any]
+    ) -> tuple[Any, Any]:
+        if self.hold is not None:
+            await self.hold.wait()
+        error = self.errors.popleft() if self.errors else None
+        if error is not None:
+            raise error
+        self.addresses.append((host, port))
+        protocol = protocol_factory()
+        transport = PeerTransport(protocol, PeerBroker(self.versions))
+        self.connections.append(transport)
+        protocol.connection_made(transport)
+        return transport, protocol
+
+
+class MiddleNumbers(SystemRandomness):
+    """Randomness without jitter."""
+
+    def between(self, low: int, high: int) -> int:
+        return (low + high) // 2

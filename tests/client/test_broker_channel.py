@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from odradek.client.broker_channel import BrokerChannel, ChannelEnvironment
+from odradek.client.broker_channel import BrokerChannel
 from odradek.client.channel_state import ChannelSettings
 from odradek.client.connection import ConnectionClosed, InvalidResponse, UnsupportedRequest
-from odradek.environment.clock import ManualClock, SystemClock
-from odradek.environment.timers import LoopTimers
+from odradek.environment.clock import ManualClock
+from odradek.environment.environment import Environment
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.envelope_request import EnvelopeRequest
 from odradek.protocol.messages.envelope_response import EnvelopeResponse
@@ -29,76 +28,21 @@ from odradek.result_tasks import wait
 from odradek.results import Result
 from odradek.testing import Broker
 from testkit.requests import batch, fetch, produce
-from tests.client.peer_broker import PeerBroker, Received
+from tests.client.peer_broker import MiddleNumbers, PeerNetwork, PeerTransport
 from tests.helpers.manual_timers import SteppedTimers
 
 SETTINGS = ChannelSettings(request_timeout_ms=1_000, setup_timeout_ms=500)
 
 
-class PeerTransport(asyncio.Transport):
-    """The transport of one connection, whose other end is a `PeerBroker`."""
-
-    def __init__(self, protocol: Any, peer: PeerBroker) -> None:
-        super().__init__()
-        self.protocol = protocol
-        self.peer = peer
-        self.requests: deque[Received] = deque()
-        self.aborted = False
-
-    def write(self, data: Any) -> None:
-        assert not self.aborted
-        self.requests += self.peer.receive(bytes(data))
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def send(self, data: bytes) -> None:
-        """Send bytes to the channel, like a transport that reads them at once."""
-        view = memoryview(data)
-        while view:
-            room = self.protocol.get_buffer(-1)
-            count = min(len(room), len(view))
-            room[:count] = view[:count]
-            view = view[count:]
-            self.protocol.buffer_updated(count)
-
-    def respond(self, response: Any = None) -> None:
-        request = self.requests.popleft()
-        self.send(self.peer.respond(request, response))
-
-    def lose(self) -> None:
-        self.protocol.connection_lost(None)
-
-
-class PeerNetwork:
-    """Opens connections to `PeerBroker`s. `errors` has the outcomes of the next attempts."""
-
-    def __init__(self) -> None:
-        self.connections: list[PeerTransport] = []
-        self.errors: deque[Exception | None] = deque()
-        self.hold: asyncio.Event | None = None
-
-    async def connect(
-        self, host: str, port: int, protocol_factory: Callable[[], Any]
-    ) -> tuple[Any, Any]:
-        if self.hold is not None:
-            await self.hold.wait()
-        error = self.errors.popleft() if self.errors else None
-        if error is not None:
-            raise error
-        protocol = protocol_factory()
-        transport = PeerTransport(protocol, PeerBroker({int(ApiKey.HEARTBEAT): (0, 4)}))
-        self.connections.append(transport)
-        protocol.connection_made(transport)
-        return transport, protocol
-
-
 class Fixture:
     def __init__(self) -> None:
-        self.network = PeerNetwork()
+        self.network = PeerNetwork({int(ApiKey.HEARTBEAT): (0, 4)})
         self.timers = SteppedTimers(ManualClock())
-        environment = ChannelEnvironment(
-            self.network, self.timers._clock, self.timers, lambda low, high: (low + high) // 2
+        environment = Environment(
+            clock=self.timers._clock,
+            timers=self.timers,
+            network=self.network,  # type: ignore[arg-type]  # a channel only connects
+            randomness=MiddleNumbers(),
         )
         self.channel = BrokerChannel("peer", 9092, environment, settings=SETTINGS)
 
@@ -314,24 +258,11 @@ def test_a_closed_channel_leaves_no_timer_and_no_connection() -> None:
     run(test)
 
 
-class LoopNetwork:
-    """The network of the event loop."""
-
-    async def connect(
-        self, host: str, port: int, protocol_factory: Callable[[], Any]
-    ) -> tuple[Any, Any]:
-        loop = asyncio.get_running_loop()
-        return await loop.create_connection(protocol_factory, host, port)
-
-
 def on_a_real_broker(test: Callable[[Broker, BrokerChannel, int], Awaitable[None]]) -> None:
     """Run `test` with a broker, a channel to it, and the port of the broker."""
 
     async def main(broker: Broker, port: int) -> None:
-        environment = ChannelEnvironment(
-            LoopNetwork(), SystemClock(), LoopTimers(), lambda low, high: low
-        )
-        channel = BrokerChannel("127.0.0.1", port, environment, client_id="peer")
+        channel = BrokerChannel("127.0.0.1", port, Environment(), client_id="peer")
         await test(broker, channel, port)
         channel.close()
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from odradek.client.channel_state import (
     ChannelSettings,
@@ -26,45 +24,17 @@ from odradek.client.channel_state import (
     Write,
     no_handshake,
 )
-from odradek.environment.clock import Clock
-from odradek.environment.timers import Timer, Timers
+from odradek.environment.environment import Environment
+from odradek.environment.timers import Timer
 from odradek.protocol.codec import Message
 from odradek.results import PendingResult, Result
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Message)
-P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 READ_BYTES = 64 * 1024
 """Most bytes of one read."""
-
-
-class Connector(Protocol):
-    """The part of the network that opens connections."""
-
-    async def connect(
-        self, host: str, port: int, protocol_factory: Callable[[], P]
-    ) -> tuple[asyncio.Transport, P]:
-        """Open a connection.
-
-        Raises:
-            OSError: The host is unknown, unreachable, or refuses the connection.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelEnvironment:
-    """The parts of the environment that a channel uses.
-
-    Attributes:
-        random_between: Returns a random number between two bounds, both included.
-    """
-
-    network: Connector
-    clock: Clock
-    timers: Timers
-    random_between: Callable[[int, int], int]
 
 
 class _Call(Ticket):
@@ -101,7 +71,7 @@ class BrokerChannel:
         self,
         host: str,
         port: int,
-        environment: ChannelEnvironment,
+        environment: Environment,
         *,
         settings: ChannelSettings | None = None,
         handshake: Handshake = no_handshake,
@@ -113,7 +83,7 @@ class BrokerChannel:
         self._settings = settings or ChannelSettings()
         self._state = ChannelState(
             self._settings,
-            environment.random_between,
+            environment.randomness.between,
             handshake=handshake,
             client_id=client_id,
             software=software,

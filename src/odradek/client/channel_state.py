@@ -48,6 +48,9 @@ from odradek.protocol.errors import UnencodableMessage, UnknownVersion
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
 
+DOUBLINGS_MAX = 30
+"""Most doublings of a time. The bound of the time holds before, but the product would grow on."""
+
 Handshake = Callable[[], Generator[Message, Message, None]]
 """A new handshake: a generator that yields each request and receives its response. It raises
 `HandshakeFailed` if the broker refuses. Requests have their highest version.
@@ -70,7 +73,8 @@ class ChannelSettings:
     Attributes:
         request_timeout_ms: From the call to its response (request.timeout.ms).
         setup_timeout_ms: From the start of a connection to its first request
-            (socket.connection.setup.timeout.ms).
+            (socket.connection.setup.timeout.ms). Each failure doubles it.
+        setup_timeout_max_ms: Upper bound of that (socket.connection.setup.timeout.max.ms).
         backoff_ms: Delay after the first failure. Each further one doubles it.
         backoff_max_ms: Upper bound of the delay, without jitter.
         backoff_jitter_percent: The delay varies at random by so many percent in both directions.
@@ -81,6 +85,7 @@ class ChannelSettings:
 
     request_timeout_ms: int = 30_000
     setup_timeout_ms: int = 10_000
+    setup_timeout_max_ms: int = 30_000
     backoff_ms: int = 50
     backoff_max_ms: int = 1_000
     backoff_jitter_percent: int = 20
@@ -299,8 +304,7 @@ class ChannelState:
                 if self._drop_cancelled():
                     effects += self._connect(now_ms)
             else:
-                limit = self._settings.setup_timeout_ms
-                return self._fail(TimeoutError(f"no connection within {limit} ms"), now_ms)
+                return self._fail(TimeoutError("the connection was not ready in time"), now_ms)
         if self._deadline_ms is not None and now_ms >= self._deadline_ms:
             effects += self._expire(now_ms)
         return effects
@@ -309,7 +313,9 @@ class ChannelState:
 
     def _connect(self, now_ms: float) -> list[Effect]:
         self.phase = Phase.CONNECTING
-        self._phase_end_ms = now_ms + self._settings.setup_timeout_ms
+        settings = self._settings
+        timeout_ms = settings.setup_timeout_ms << min(self._failures, DOUBLINGS_MAX)
+        self._phase_end_ms = now_ms + min(timeout_ms, settings.setup_timeout_max_ms)
         return [Connect()]
 
     def _continue_handshake(self, response: Message | None) -> list[Effect]:
@@ -360,9 +366,8 @@ class ChannelState:
 
     def _backoff_ms(self) -> float:
         settings = self._settings
-        # Beyond this exponent the bound holds anyway, and the product would grow without limit.
-        exponent = min(self._failures - 1, 30)
-        delay_ms = min(settings.backoff_ms << exponent, settings.backoff_max_ms)
+        doublings = min(self._failures - 1, DOUBLINGS_MAX)
+        delay_ms = min(settings.backoff_ms << doublings, settings.backoff_max_ms)
         jitter = settings.backoff_jitter_percent
         return delay_ms * self._random_percent(100 - jitter, 100 + jitter) / 100
 
