@@ -41,7 +41,6 @@ def test_a_kafka_file_is_accepted_and_its_inapplicable_keys_are_listed() -> None
     assert config.inapplicable_keys == (
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
-        "inter.broker.listener.name",
         "num.io.threads",
         "num.network.threads",
         "process.roles",

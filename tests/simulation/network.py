@@ -541,6 +541,10 @@ class HostNetwork:
         self._loop = loop
         self._host = host
 
+    @property
+    def host_name(self) -> str:
+        return self._host
+
     async def listen(self, host: str, port: int, options: ListenOptions) -> list[SimulatedListener]:
         host = host or self._host
         if host != self._host:

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from odradek.broker.requests.apis import APIS, Api
+from odradek.broker.requests.error_responses import error_response
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.protocol.api_keys import ApiKey
@@ -19,7 +20,6 @@ from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
 from odradek.protocol.registry import request_class, response_class
 from odradek.testing import Broker, Fault, WaitTimeoutError
-from odradek.testing.error_responses import error_response
 from odradek.testing.faults import Faults
 from testkit.requests import batch, produce
 from testkit.wire import ConnectionClosed, WireClient

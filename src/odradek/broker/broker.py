@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.coordinators import Coordinators
 from odradek.broker.periodic import PeriodicTasks
+from odradek.broker.requests.advertised import registered_endpoints
+from odradek.broker.requests.cluster import ClusterMembership, cluster_requests
 from odradek.broker.requests.context import Services
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.fetch_sessions import FetchSessionCache
@@ -28,16 +30,21 @@ from odradek.broker.requests.quotas import ClientQuotas
 from odradek.broker.start_reports import report_addresses, report_configs
 from odradek.broker.stopping import STOP_LIMITS, StopLimits, StopSequence
 from odradek.broker.threads import BrokerThreads
-from odradek.broker.transactions.producer_ids import ProducerIdAllocator
+from odradek.broker.transactions.producer_ids import ProducerIdAllocator, block_of_controller
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import advertised_listeners, listeners
+from odradek.config.listeners import (
+    advertised_listeners,
+    inter_broker_listener,
+    listeners,
+    sets_inter_broker_listener,
+)
 from odradek.config.log_config import LONG_MAX
 from odradek.controller.controller import Controller
 from odradek.environment.environment import Environment
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
-from odradek.metadata.image import BrokerRegistration, Endpoint
+from odradek.metadata.image import BrokerRegistration
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import NewTopic
 from odradek.net.limits import NetLimits
@@ -76,6 +83,8 @@ class BrokerServer:
         store: The metadata store. Default: SQLite in the first log directory.
         start_cleaner_worker: Starts a worker that compacts logs. Default: in a process.
         stop_limits: The time limits of `stop`. Default: the broker stops within two seconds.
+        membership: The state of the cluster that the broker belongs to. Default: the broker is the
+            whole cluster, and serves no requests of other brokers.
     """
 
     services: Services
@@ -88,6 +97,7 @@ class BrokerServer:
         store: SingleNodeStore | None = None,
         start_cleaner_worker: Callable[[], CleanerWorker] | None = None,
         stop_limits: StopLimits | None = None,
+        membership: ClusterMembership | None = None,
     ) -> None:
         self.config = config
         self._environment = environment or Environment()
@@ -97,6 +107,7 @@ class BrokerServer:
         self._start_cleaner_worker = start_cleaner_worker
         self._threads = BrokerThreads(self._environment.executors, self._timers)
         self._stopping = StopSequence(self._clock, stop_limits or STOP_LIMITS)
+        self._membership = membership
         self._server: Server | None = None
         self._periodic: PeriodicTasks | None = None
         self._log_cleaner: LogCleaner | None = None
@@ -142,6 +153,8 @@ class BrokerServer:
             KafkaError: The configs of the addresses are invalid.
         """
         advertised_listeners(self.config)
+        if self._membership is not None or sets_inter_broker_listener(self.config):
+            inter_broker_listener(self.config)
         sends_files = self._environment.files.sends_files
         kind = PLAIN_SOCKET if sends_files else PLAIN_SOCKET_WITHOUT_SENDFILE
         return [ListenEndpoint(*each, transport_kind=kind) for each in listeners(self.config)]
@@ -201,7 +214,16 @@ class BrokerServer:
     ) -> Services:
         """Make the services that request handlers use."""
         config, clock = self.config, self._clock
-        producer_ids = ProducerIdAllocator(controller.allocate_producer_ids)
+        cluster = None
+        if self._membership is not None:
+            cluster = cluster_requests(config, self._environment, self._membership)
+
+        async def block_of_producer_ids() -> range:
+            if cluster is None or cluster.membership.is_controller:
+                return await controller.allocate_producer_ids()
+            return await block_of_controller(cluster, config.node_id)
+
+        producer_ids = ProducerIdAllocator(block_of_producer_ids)
         return Services(
             config=config,
             clock=clock,
@@ -233,6 +255,7 @@ class BrokerServer:
                 producer_ids,
                 self._environment.randomness,
             ),
+            cluster=cluster,
         )
 
     def _subscribe(self) -> None:
@@ -244,6 +267,7 @@ class BrokerServer:
         for subscriber in (
             self._apply_broker_configs,
             self._apply_quotas,
+            self._apply_controller,
             services.replica_manager.apply,
             services.coordinators.on_metadata,
         ):
@@ -262,6 +286,11 @@ class BrokerServer:
         if old_image.client_quotas is not new_image.client_quotas:
             self.services.quotas.update(new_image.client_quotas)
 
+    def _apply_controller(self, old_image: MetadataImage, new_image: MetadataImage) -> None:
+        cluster = self.services.cluster
+        if cluster is not None and old_image.controller_id != new_image.controller_id:
+            cluster.channel.controller_changed()
+
     async def _start_controller(self, endpoints: list[ListenEndpoint]) -> None:
         """Load the metadata, create the partitions, and register this broker."""
         controller, log_manager = self.services.controller, self.services.log_manager
@@ -270,7 +299,8 @@ class BrokerServer:
         await controller.start(self._registration(endpoints), log_manager.cluster_id, find)
 
     def _registration(self, endpoints: list[ListenEndpoint]) -> BrokerRegistration:
-        addresses = tuple(Endpoint(each.name, each.host, each.port) for each in endpoints)
+        host_name = self._environment.network.host_name
+        addresses = registered_endpoints(self.config, endpoints, host_name)
         return BrokerRegistration(
             BrokerId(self.config.node_id),
             addresses[0].host,
@@ -349,6 +379,8 @@ class BrokerServer:
 
     async def _end_serving(self) -> None:
         """Complete the delayed operations, stop the periodic work, and close the connections."""
+        if self.services.cluster is not None:
+            self.services.cluster.channel.close()
         self.services.replica_manager.end_delayed_fetches()
         self.services.coordinators.stop()
         if self._cleaner_timer is not None:

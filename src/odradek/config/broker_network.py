@@ -8,6 +8,7 @@ from odradek.config.definition import (
     Importance,
     UpdateMode,
     at_least,
+    one_of,
 )
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -63,6 +64,47 @@ NETWORK_CONFIGS = [
         "Security protocol of each listener name: NAME:PROTOCOL, separated by commas. Only "
         "PLAINTEXT is served.",
         mode=_PER_BROKER,
+    ),
+    ConfigKey(
+        "inter.broker.listener.name",
+        _STRING,
+        None,
+        _MEDIUM,
+        "Name of the listener on which brokers send requests to this broker. It must be in "
+        "listeners, and in advertised.listeners if that is set. If unset, it is the name of "
+        "security.inter.broker.protocol. Only one of the two may be set.",
+    ),
+    ConfigKey(
+        "security.inter.broker.protocol",
+        _STRING,
+        "PLAINTEXT",
+        _MEDIUM,
+        "Security protocol between brokers, and the name of their listener unless "
+        "inter.broker.listener.name is set. Only PLAINTEXT is served.",
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    ConfigKey(
+        "request.timeout.ms",
+        _INT,
+        30_000,
+        _HIGH,
+        "Time after which a broker ends the connection to another broker that has not responded "
+        "to a request, in milliseconds.",
+    ),
+    ConfigKey(
+        "socket.connection.setup.timeout.ms",
+        _LONG,
+        10_000,
+        _MEDIUM,
+        "Time within which a connection to another broker has to be ready, in milliseconds. It "
+        "doubles with each failure, up to socket.connection.setup.timeout.max.ms.",
+    ),
+    ConfigKey(
+        "socket.connection.setup.timeout.max.ms",
+        _LONG,
+        30_000,
+        _MEDIUM,
+        "Maximum of socket.connection.setup.timeout.ms after failures, in milliseconds.",
     ),
     ConfigKey(
         "socket.request.max.bytes",

@@ -1,5 +1,8 @@
 """The addresses of ``listeners`` and ``advertised.listeners``: a list of NAME://HOST:PORT.
 
+One of the listeners is the inter-broker listener (`inter_broker_listener`). Brokers send their
+requests to each other there.
+
 A Kafka file may have listeners that are not for clients, such as a KRaft controller's, which are
 named in ``controller.listener.names``. They are ignored. A listener whose protocol is not PLAINTEXT
 is refused, because its clients would wait for a handshake to which the broker never responds.
@@ -48,11 +51,53 @@ def advertised_listeners(config: BrokerConfig) -> tuple[ListenerAddress, ...]:
     return found
 
 
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """Return the name of the listener for requests of brokers, by Kafka's rules.
+
+    It is ``inter.broker.listener.name``, or else the name of ``security.inter.broker.protocol``.
+
+    Raises:
+        KafkaError: INVALID_CONFIG. Both configs are set, or this broker does not advertise the
+            listener, or the listener belongs to a KRaft controller.
+    """
+    key, protocol_key = "inter.broker.listener.name", "security.inter.broker.protocol"
+    name = config.get_str(key).strip().upper()
+    if not name:
+        key, name = protocol_key, config.get_str(protocol_key)
+    elif config.explicit(protocol_key):
+        raise invalid_value(key, name, f"only one of it and {protocol_key} may be set")
+    if name in _controller_listeners(config):
+        raise invalid_value(key, name, "it must not be in controller.listener.names")
+    names = [address.name for address in listeners(config)]
+    advertised = {address.name for address in advertised_listeners(config)}
+    served = [each for each in names if not advertised or each in advertised]
+    if name not in served:
+        config_name = "advertised.listeners" if advertised else "listeners"
+        reason = f"{config_name} has no listener of this name, only {', '.join(served)}"
+        raise invalid_value(key, name, reason)
+    return name
+
+
+def sets_inter_broker_listener(config: BrokerConfig) -> bool:
+    """Return whether one of the configs of `inter_broker_listener` is set."""
+    return bool(config.get_str("inter.broker.listener.name").strip()) or config.explicit(
+        "security.inter.broker.protocol"
+    )
+
+
+def security_protocol(config: BrokerConfig, listener: str) -> str | None:
+    """Return the protocol of a listener name in ``listener.security.protocol.map``, or None."""
+    return _protocols(config).get(listener)
+
+
+def _controller_listeners(config: BrokerConfig) -> set[str]:
+    text = config.initial_text("controller.listener.names")
+    return {name.strip().upper() for name in text.split(",") if name.strip()}
+
+
 def _addresses(config: BrokerConfig, key: str) -> tuple[ListenerAddress, ...]:
     protocols = _protocols(config)
-    skipped = {
-        name.strip().upper() for name in config.initial_text("controller.listener.names").split(",")
-    }
+    skipped = _controller_listeners(config)
     found: dict[str, ListenerAddress] = {}
     for text in config.get_list(key):
         address = _parse(config, key, text)

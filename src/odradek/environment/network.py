@@ -109,6 +109,10 @@ class ListeningSocket(Protocol):
 class Network(Protocol):
     """The network of one broker."""
 
+    @property
+    def host_name(self) -> str:
+        """The name of this machine, by which other machines may reach it."""
+
     async def listen(self, host: str, port: int, options: ListenOptions) -> list[ListeningSocket]:
         """Bind one socket for each address of `host`, all on one port.
 

@@ -37,6 +37,10 @@ class SocketNetwork:
 
     __slots__ = ()
 
+    @property
+    def host_name(self) -> str:
+        return socket.gethostname()
+
     async def listen(self, host: str, port: int, options: ListenOptions) -> list[ListeningSocket]:
         """Bind one socket for each address of `host`, all on one port.
 

@@ -152,18 +152,17 @@ def _plan_topic_change(
 def _plan_broker_change(
     image: MetadataImage, config: BrokerConfig, change: ConfigChange
 ) -> dict[str, str]:
-    if change.name:
-        check_own_broker_name(config.node_id, change.name)
     for op in change.ops:
         _check_dynamic(op, per_broker=bool(change.name))
     configs = _applied(
         BROKER_CONFIGS, change, change.configs(image), lambda key: config.shown_value(key) or ""
     )
     dynamic = {**image.broker_configs, change.name: configs}
-    own = dynamic.get(str(config.node_id), {})
+    own = dynamic.get(change.name or str(config.node_id), {})
     try:
         config.check_dynamic(own, dynamic.get("", {}))
-        if not change.forced:
+        # Another broker has compared the number of its threads before it forwarded the change.
+        if not change.forced and change.name in ("", str(config.node_id)):
             config.check_resizing(own, dynamic.get("", {}))
     except KafkaError as error:
         # Kafka's code for brokers. For topics it is INVALID_CONFIG (KAFKA-13609).

@@ -40,6 +40,7 @@ class Session:
     Attributes:
         client_address: IP address of the client.
         local_address: Host and port that the client connected to.
+        is_forwarded: The client is connected to another broker, which forwards its requests.
     """
 
     listener_name: str
@@ -47,6 +48,7 @@ class Session:
     principal: Principal
     client_address: str
     local_address: tuple[str, int]
+    is_forwarded: bool = False
 
 
 class TransportKind(NamedTuple):

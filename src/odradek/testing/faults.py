@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Self
 
 from odradek.broker.requests.apis import API_BY_KEY, APIS, Api
+from odradek.broker.requests.error_responses import error_response, names_topics, topics_named
 from odradek.environment.interceptor import Reply
 from odradek.errors import ErrorCode
 from odradek.net.connection import Chunks, CloseConnection
@@ -27,7 +28,6 @@ from odradek.protocol.registry import request_class, response_class
 from odradek.protocol.spec import load
 from odradek.results import PendingResult, Result
 from odradek.testing.barriers import LOOK_AGAIN_S, WaitTimeoutError
-from odradek.testing.error_responses import error_response, names_topics, topics_named
 
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer

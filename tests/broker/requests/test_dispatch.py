@@ -45,7 +45,7 @@ def connection() -> Any:
 
 @pytest.fixture
 def dispatch() -> Any:
-    services: Any = SimpleNamespace(quotas=ClientQuotas(11, 1000))
+    services: Any = SimpleNamespace(quotas=ClientQuotas(11, 1000), cluster=None)
     return Dispatcher(services).dispatch
 
 

@@ -2,18 +2,21 @@
 
 The two APIs differ only in their messages. This module refuses a change if the request alone is
 sufficient to decide that (``kafka.server.ConfigAdminManager``), and alters broker loggers. The
-controller checks and stores all other changes.
+controller checks and stores all other changes. If it is another broker, the rest of the request is
+forwarded to it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from odradek.broker.configs.loggers import alter_loggers
-from odradek.broker.requests.context import Services
+from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
+from odradek.broker.requests.forwarding import forward, forwards
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.config_changes import (
     ConfigChange,
@@ -21,10 +24,19 @@ from odradek.metadata.config_changes import (
     OpType,
     ResourceType,
     check_own_broker_name,
+    plan_config_change,
 )
 from odradek.metadata.topics import check_change_count
+from odradek.protocol.messages.alter_configs_request import AlterConfigsRequest
+from odradek.protocol.messages.incremental_alter_configs_request import (
+    IncrementalAlterConfigsRequest,
+)
 from odradek.result_tasks import wait
 
+if TYPE_CHECKING:
+    from odradek.broker.requests.cluster import ClusterRequests
+
+AlterRequest = AlterConfigsRequest | IncrementalAlterConfigsRequest
 AlterResult = tuple[int, str | None]
 """Error code and message."""
 _NO_ERROR: AlterResult = (ErrorCode.NONE, None)
@@ -54,14 +66,18 @@ class Alteration:
 
 
 async def alter(
-    services: Services, alterations: Sequence[Alteration], validate_only: bool
+    services: Services,
+    context: RequestContext,
+    request: AlterRequest,
+    alterations: Sequence[Alteration],
 ) -> list[AlterResult]:
     """Apply the alterations. Return an error code and a message for each, in their order.
 
     Args:
         services: The services of the broker.
-        alterations: The changes, at most one for each resource.
-        validate_only: Whether to check the changes without applying them.
+        context: The context of the request.
+        request: The request.
+        alterations: Its changes, one for each of `request.resources`.
     """
     counts = Counter((it.resource_type, it.name) for it in alterations)
     alter_results = [_NO_ERROR] * len(alterations)
@@ -73,7 +89,7 @@ async def alter(
             if counts[alteration.resource_type, alteration.name] > 1:
                 raise _invalid("Each resource must appear at most once.")
             _check_ops(alteration.ops)
-            change = _change(services, alteration, validate_only)
+            change = _change(services, context, alteration, request.validate_only)
         except KafkaError as error:
             alter_results[index] = (error.code, error.message)
         else:
@@ -82,13 +98,31 @@ async def alter(
         return len(alteration.ops)
 
     await wait(each(check, enumerate(alterations), int))
-    results = await services.controller.alter_configs(
-        list(changes.values()), validate_only=validate_only
-    )
+    cluster = forwards(services, context)
+    if cluster is not None:
+        part: Any = request  # the two classes have different classes of resources
+        part = replace(part, resources=[request.resources[index] for index in changes])
+        results = await _forwarded(cluster, context, part) if changes else []
+    else:
+        errors = await services.controller.alter_configs(
+            list(changes.values()), validate_only=request.validate_only
+        )
+        results = [_NO_ERROR if e is None else (e.code, e.message) for e in errors]
     for index, result in zip(changes, results, strict=True):
-        if result is not None:
-            alter_results[index] = (result.code, result.message)
+        alter_results[index] = result
     return alter_results
+
+
+async def _forwarded(
+    cluster: ClusterRequests, context: RequestContext, part: AlterRequest
+) -> list[AlterResult]:
+    """Return the controller's results for the rest of a request."""
+    response = await wait(forward(cluster, context, part))
+    results = [(each.error_code, each.error_message) for each in response.responses]
+    if len(results) != len(part.resources):
+        text = "The controller's response does not have the resources of the request."
+        return [(ErrorCode.UNKNOWN_SERVER_ERROR, text)] * len(part.resources)
+    return results
 
 
 def _invalid(message: str) -> KafkaError:
@@ -107,14 +141,27 @@ def _check_ops(ops: Sequence[tuple[str, int, str | None]]) -> None:
         raise _invalid(f"Null value not supported for : {', '.join(missing)}")
 
 
-def _change(services: Services, alteration: Alteration, validate_only: bool) -> ConfigChange | None:
-    """Return the change for the controller, or None if the alteration is already done."""
+def _change(
+    services: Services, context: RequestContext, alteration: Alteration, validate_only: bool
+) -> ConfigChange | None:
+    """Return the change for the controller, or None if the alteration is already done.
+
+    A broker checks changes of its own configs before it forwards them. The controller could check
+    them only against its own.
+    """
     ops = [ConfigOp(name, OpType(op), value) for name, op, value in alteration.ops]
     kind = alteration.resource_type
-    if kind == ResourceType.BROKER_LOGGER and not alteration.replace:
+    is_forwarded = context.session.is_forwarded
+    if kind == ResourceType.BROKER_LOGGER and not alteration.replace and not is_forwarded:
         check_own_broker_name(services.node_id, alteration.name)
         alter_loggers(ops, validate_only)
         return None
     if kind not in _STORED_BY_CONTROLLER:
         raise _invalid(f"Unknown resource type {kind}")
-    return ConfigChange(ResourceType(kind), alteration.name, ops, alteration.replace)
+    change = ConfigChange(ResourceType(kind), alteration.name, ops, alteration.replace)
+    if kind == ResourceType.BROKER and not is_forwarded:
+        if alteration.name:
+            check_own_broker_name(services.node_id, alteration.name)
+        if forwards(services, context) is not None:
+            plan_config_change(services.image(), services.config, change)
+    return change

@@ -47,7 +47,7 @@ async def handle(
     alterations = await wait(
         each(altered, request.resources, lambda alteration: len(alteration.ops))
     )
-    errors = await alter(services, alterations, request.validate_only)
+    errors = await alter(services, context, request, alterations)
     responses = each(
         lambda it: AlterConfigsResourceResponse(*it[1], it[0].resource_type, it[0].resource_name),
         list(zip(request.resources, errors, strict=True)),

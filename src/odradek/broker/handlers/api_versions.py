@@ -1,6 +1,8 @@
 """ApiVersions, versions 0-4: return the APIs and versions that this broker serves.
 
-They are computed from the table in `odradek.broker.requests.apis`. The dispatcher responds to an
+They are computed from the tables in `odradek.broker.requests.apis`. The inter-broker listener of a
+cluster has the APIs between brokers, too. An API whose requests this broker sends to the controller
+has the versions that both know, as in Kafka. The dispatcher responds to an
 unsupported version of ApiVersions before the body is decoded (error 35 in the format of version 0).
 
 From version 3 on the client sends the name and version of its software, which must be well-formed
@@ -15,7 +17,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.apis import APIS
+from odradek.broker.requests.apis import APIS, INTER_BROKER_APIS, Forwarding
+from odradek.broker.requests.forwarding import forwards
 from odradek.errors import ErrorCode
 from odradek.metadata.features import FEATURES
 from odradek.protocol.messages.api_versions_response import (
@@ -47,18 +50,29 @@ def handle(
             return Result(ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST)))
         context.set_client_software(name, version)
     response = ApiVersionsResponse(
-        api_keys=[
-            ApiVersion(
-                int(api.key),
-                api.min_version if api.advertised_min is None else api.advertised_min,
-                api.max_version,
-            )
-            for api in sorted(APIS, key=lambda api: api.key)
-        ]
+        api_keys=[ApiVersion(key, *served) for key, served in _served(services, context).items()]
     )
     if context.api_version >= FEATURES_VERSION:
         _add_features(response, services.image(), context.api_version)
     return Result(response)
+
+
+def _served(services: Services, context: RequestContext) -> dict[int, tuple[int, int]]:
+    """Return the versions of each API that this listener serves, in the order of the keys."""
+    apis, cluster = APIS, services.cluster
+    if cluster is not None and context.session.listener_name == cluster.listener:
+        apis = APIS + INTER_BROKER_APIS
+    controller = forwards(services, context)
+    served = {}
+    for api in sorted(apis, key=lambda api: api.key):
+        lowest, highest = api.advertised
+        if controller is not None and api.forwarding is not Forwarding.LOCAL:
+            theirs = controller.channel.versions(api.key)
+            if theirs is not None:
+                lowest, highest = max(lowest, theirs[0]), min(highest, theirs[1])
+        if lowest <= highest:
+            served[int(api.key)] = (lowest, highest)
+    return served
 
 
 def _add_features(response: ApiVersionsResponse, image: MetadataImage, version: int) -> None:

@@ -15,7 +15,10 @@ A consumer that exceeds its quota immediately gets a response without records an
 (KIP-219). Its session does not change.
 
 A fetch with a replica id gets an error and changes no state, because partitions have no followers.
-Kafka returns the same to a replica that is not assigned.
+Kafka returns the same to a replica that is not assigned. In a cluster, followers fetch on the
+inter-broker listener only. On another listener such a fetch is TOPIC_AUTHORIZATION_FAILED for each
+partition and creates no session. Kafka returns that error to a client that may not act as a broker
+(CVE-2018-1288).
 """
 
 from __future__ import annotations
@@ -63,6 +66,10 @@ def handle(
     """Return the records, immediately or when enough are available."""
     by_id = context.api_version >= TOPIC_ID_VERSION
     topics = request.topics
+    if (request.replica_id >= 0 or request.replica_state is not None) and _is_no_broker(
+        services, context, request
+    ):
+        return _refused_replica(request, by_id)
     if topics and not topics[1:] and topics[0].partitions and not topics[0].partitions[1:]:
         # The most common fetch.
         return _fetch(services, context, request, [requested_partition(by_id, topics[0])])
@@ -74,6 +81,33 @@ def handle(
         lambda topic, _: None,
     )
     return collected.chain(lambda _: _fetch(services, context, request, requested))
+
+
+def _is_no_broker(services: Services, context: RequestContext, request: FetchRequest) -> bool:
+    """Return whether a client fetches as a replica on a listener that is not for brokers."""
+    cluster = services.cluster
+    state = request.replica_state
+    replica_id = request.replica_id if state is None else state.replica_id
+    return (
+        cluster is not None
+        and replica_id >= 0
+        and context.session.listener_name != cluster.listener
+    )
+
+
+def _refused_replica(request: FetchRequest, by_id: bool) -> Result[FetchResponse]:
+    code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topics = each_partition(
+        request.topics,
+        lambda topic: topic.partitions,
+        lambda _, partition: PartitionData(partition.partition, code, -1, records=b""),
+        lambda topic, partitions: (
+            FetchableTopicResponse(topic_id=topic.topic_id, partitions=partitions)
+            if by_id
+            else FetchableTopicResponse(topic.topic, partitions=partitions)
+        ),
+    )
+    return topics.then(lambda topics: FetchResponse(0, 0, INVALID_SESSION_ID, topics))
 
 
 def _fetch(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.requests.advertised import broker_address
 from odradek.broker.requests.elements import each
+from odradek.broker.requests.forwarding import create_topics
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
@@ -67,8 +68,7 @@ async def _created(
 ) -> Result[FindCoordinatorResponse]:
     topic = internal_topic(services.config, name)
     assert topic is not None
-    [result] = await services.controller.create_topics([topic])
-    failure = result if isinstance(result, KafkaError) else None
+    [failure] = await create_topics(services, context, [topic])
     if failure is not None and failure.code is ErrorCode.TOPIC_ALREADY_EXISTS:
         failure = None
     if failure is not None:

@@ -34,7 +34,8 @@ from odradek.broker.requests.authorized_operations import (
 )
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
-from odradek.errors import ErrorCode, KafkaError
+from odradek.broker.requests.forwarding import create_topics
+from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, TopicName, Uuid
 from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.internal_topics import internal_topic
@@ -108,11 +109,11 @@ async def _creating(
     image = services.image()
     valid = [name for name in missing if invalid_name_reason(name) is None]
     topics = [internal_topic(services.config, name) or NewTopic(name) for name in valid]
-    results = await services.controller.create_topics(topics)
+    errors = await create_topics(services, context, topics)
     failures = [
-        f"{name!r}: {result.message}"
-        for name, result in zip(valid, results, strict=True)
-        if isinstance(result, KafkaError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+        f"{name!r}: {error.message}"
+        for name, error in zip(valid, errors, strict=True)
+        if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS
     ]
     if failures:
         logger.info(

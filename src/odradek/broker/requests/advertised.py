@@ -4,18 +4,22 @@ Deviation from Kafka, which advertises ``listeners`` or the machine's name: with
 ``advertised.listeners`` this broker advertises the address that the client connected to. The client
 has reached this address and can reach it again. The config is needed only if addresses are
 translated on the path (NAT, containers, port forwards). The address of every other broker comes
-from its registration, by the name of the client's listener.
+from its registration, by the name of the client's listener. A broker registers the address of
+``advertised.listeners``. Without that config it registers the address of ``listeners``, with the
+name of the machine in place of an address that means every interface.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from odradek.config.broker import BrokerConfig
-from odradek.config.listeners import advertised_listeners
-from odradek.metadata.image import BrokerRegistration
+from odradek.config.listeners import advertised_listeners, security_protocol
+from odradek.metadata.image import BrokerRegistration, Endpoint, SecurityProtocol
 
 _IPV4_MAPPED = "::ffff:"
+_EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - never bound here
 
 
 class LocalEnd(Protocol):
@@ -26,6 +30,44 @@ class LocalEnd(Protocol):
 
     @property
     def listener_name(self) -> str: ...
+
+
+class Listening(Protocol):
+    """A listener with the address and the port that were bound."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
+def registered_endpoints(
+    config: BrokerConfig, listening: Sequence[Listening], host_name: str
+) -> tuple[Endpoint, ...]:
+    """Return the endpoints with which this broker registers.
+
+    Args:
+        config: The configs of the broker.
+        listening: Its listeners.
+        host_name: The name of the machine.
+    """
+    addresses = {each.name: (each.host, each.port) for each in listening}
+    advertised = advertised_listeners(config)
+    if advertised:
+        addresses = {each.name: (each.host, each.port) for each in advertised}
+    return tuple(
+        Endpoint(
+            name,
+            host_name if host in _EVERY_INTERFACE else host,
+            port,
+            SecurityProtocol[security_protocol(config, name) or "PLAINTEXT"],
+        )
+        for name, (host, port) in addresses.items()
+    )
 
 
 def broker_address(

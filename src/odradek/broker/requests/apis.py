@@ -7,11 +7,20 @@ handler is imported on first use, together with ``<handler>_request`` and ``<han
 `advertised_min` differs from `min_version` only for Produce. librdkafka before 2.8.1 turns
 compression off unless Produce v0 is advertised. Kafka therefore advertises version 0 and refuses
 versions 0 to 2 (KAFKA-18659), and so does this broker.
+
+`APIS` are served on every listener. `INTER_BROKER_APIS` are served on the inter-broker listener of
+a cluster only. On another listener the broker closes the connection, as Kafka does for an API that
+the listener does not have. A single broker has no peers and does not serve them at all.
+
+Any broker of a cluster accepts every request, but only the active controller changes metadata.
+`forwarding` says how another broker executes a request of the API. Kafka forwards the same APIs
+(``ApiKeys.forwardable``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from odradek.protocol.api_keys import ApiKey
 
@@ -19,6 +28,18 @@ PRODUCE_ZSTD_FROM = 7
 """The first version of Produce whose batches may use zstd (KIP-110)."""
 PRODUCE_TOPIC_ID_FROM = 13
 """The first version of Produce that names topics by id (KIP-516)."""
+
+
+class Forwarding(Enum):
+    """How a broker that is not the active controller executes a request.
+
+    LOCAL: it executes the request itself. DISPATCHER: it sends the whole request to the controller.
+    HANDLER: it executes a part of the request, and sends the rest to the controller.
+    """
+
+    LOCAL = "local"
+    DISPATCHER = "dispatcher"
+    HANDLER = "handler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +50,14 @@ class Api:
     min_version: int
     max_version: int
     handler: str
+    forwarding: Forwarding = Forwarding.LOCAL
     advertised_min: int | None = None
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        """The lowest and the highest version that ApiVersions lists."""
+        lowest = self.min_version if self.advertised_min is None else self.advertised_min
+        return lowest, self.max_version
 
     @property
     def message_name(self) -> str:
@@ -39,6 +67,8 @@ class Api:
         """
         return "".join(part.capitalize() for part in self.handler.split("_"))
 
+
+DISPATCHER, HANDLER = Forwarding.DISPATCHER, Forwarding.HANDLER
 
 APIS: tuple[Api, ...] = (
     Api(ApiKey.PRODUCE, 3, 13, "produce", advertised_min=0),
@@ -55,8 +85,8 @@ APIS: tuple[Api, ...] = (
     Api(ApiKey.DESCRIBE_GROUPS, 0, 6, "describe_groups"),
     Api(ApiKey.LIST_GROUPS, 0, 5, "list_groups"),
     Api(ApiKey.API_VERSIONS, 0, 4, "api_versions"),
-    Api(ApiKey.CREATE_TOPICS, 2, 7, "create_topics"),
-    Api(ApiKey.DELETE_TOPICS, 1, 6, "delete_topics"),
+    Api(ApiKey.CREATE_TOPICS, 2, 7, "create_topics", DISPATCHER),
+    Api(ApiKey.DELETE_TOPICS, 1, 6, "delete_topics", DISPATCHER),
     Api(ApiKey.DELETE_RECORDS, 0, 2, "delete_records"),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "init_producer_id"),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offset_for_leader_epoch"),
@@ -69,24 +99,24 @@ APIS: tuple[Api, ...] = (
     Api(ApiKey.LIST_TRANSACTIONS, 0, 2, "list_transactions"),
     Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, "txn_offset_commit"),
     Api(ApiKey.DESCRIBE_ACLS, 1, 3, "describe_acls"),
-    Api(ApiKey.CREATE_ACLS, 1, 3, "create_acls"),
-    Api(ApiKey.DELETE_ACLS, 1, 3, "delete_acls"),
+    Api(ApiKey.CREATE_ACLS, 1, 3, "create_acls", DISPATCHER),
+    Api(ApiKey.DELETE_ACLS, 1, 3, "delete_acls", DISPATCHER),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, "describe_configs"),
-    Api(ApiKey.ALTER_CONFIGS, 0, 2, "alter_configs"),
+    Api(ApiKey.ALTER_CONFIGS, 0, 2, "alter_configs", HANDLER),
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, "alter_replica_log_dirs"),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, "describe_log_dirs"),
-    Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions"),
+    Api(ApiKey.CREATE_PARTITIONS, 0, 3, "create_partitions", DISPATCHER),
     Api(ApiKey.DELETE_GROUPS, 0, 2, "delete_groups"),
-    Api(ApiKey.ELECT_LEADERS, 0, 2, "elect_leaders"),
-    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs"),
-    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, "alter_partition_reassignments"),
-    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, "list_partition_reassignments"),
+    Api(ApiKey.ELECT_LEADERS, 0, 2, "elect_leaders", DISPATCHER),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "incremental_alter_configs", HANDLER),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, "alter_partition_reassignments", DISPATCHER),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, "list_partition_reassignments", DISPATCHER),
     Api(ApiKey.OFFSET_DELETE, 0, 0, "offset_delete"),
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, "describe_client_quotas"),
-    Api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, "alter_client_quotas"),
+    Api(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, "alter_client_quotas", DISPATCHER),
     Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, "describe_user_scram_credentials"),
-    Api(ApiKey.DESCRIBE_QUORUM, 0, 2, "describe_quorum"),
-    Api(ApiKey.UPDATE_FEATURES, 0, 2, "update_features"),
+    Api(ApiKey.DESCRIBE_QUORUM, 0, 2, "describe_quorum", DISPATCHER),
+    Api(ApiKey.UPDATE_FEATURES, 0, 2, "update_features", DISPATCHER),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "describe_cluster"),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, "consumer_group_heartbeat"),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, "consumer_group_describe"),
@@ -94,4 +124,10 @@ APIS: tuple[Api, ...] = (
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "describe_topic_partitions"),
 )
 
+INTER_BROKER_APIS: tuple[Api, ...] = (
+    Api(ApiKey.ENVELOPE, 0, 0, "envelope"),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, "allocate_producer_ids"),
+)
+
 API_BY_KEY: dict[int, Api] = {int(api.key): api for api in APIS}
+INTER_BROKER_API_BY_KEY: dict[int, Api] = {int(api.key): api for api in INTER_BROKER_APIS}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from odradek.broker.coordinators import Coordinators
+    from odradek.broker.requests.cluster import ClusterRequests
     from odradek.broker.requests.fetch_sessions import FetchSessionCache
     from odradek.broker.requests.quotas import ClientQuotas
     from odradek.broker.transactions.producer_ids import ProducerIdAllocator
@@ -91,7 +92,7 @@ class Services:
 
     All of them are used on the event loop only. Blocking work runs in `executor`. Searches for
     timestamps run in `timestamp_lookups`, which has few threads of its own and limits how many run
-    at the same time.
+    at the same time. `cluster` is None in a single broker.
     """
 
     config: BrokerConfig
@@ -108,6 +109,7 @@ class Services:
     fetch_sessions: FetchSessionCache
     quotas: ClientQuotas
     coordinators: Coordinators
+    cluster: ClusterRequests | None = None
 
     @property
     def groups(self) -> GroupCoordinator:

@@ -13,7 +13,11 @@ A request of more than `ELEMENTS_UNSLICED_MAX` elements is decoded in time slice
 (`odradek.slicing`), and its response is encoded in time slices, so that other connections are
 served in between. The same holds for the response of any handler that uses time slices. At most
 `LONG_REQUESTS_MAX` such requests are executed at the same time, because a decoded request takes
-many times the memory of its frame.
+many times the memory of its frame. Requests on the inter-broker listener of a cluster have this
+limit for themselves.
+
+In a cluster, some APIs are served on the inter-broker listener only, and some requests are sent to
+the active controller (`odradek.broker.requests.apis`).
 """
 
 from __future__ import annotations
@@ -25,8 +29,14 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
-from odradek.broker.requests.apis import API_BY_KEY
+from odradek.broker.requests.apis import (
+    API_BY_KEY,
+    INTER_BROKER_API_BY_KEY,
+    Api,
+    Forwarding,
+)
 from odradek.broker.requests.context import RequestContext
+from odradek.broker.requests.forwarding import forwarded
 from odradek.broker.requests.repeated_fetch import RepeatedFetch
 from odradek.broker.requests.repeated_produce import RepeatedProduce
 from odradek.broker.requests.shape_budget import ShapeBudget
@@ -110,6 +120,8 @@ class Dispatcher:
 
     __slots__ = (
         "_entries",
+        "_inter_broker_entries",
+        "_long_inter_broker_requests",
         "_long_requests",
         "_produce_quota",
         "_repeated",
@@ -123,7 +135,11 @@ class Dispatcher:
         self._repeated = RepeatedProduce(services, shape_budget or ShapeBudget())
         self._repeated_fetch = RepeatedFetch(services)
         self._entries: dict[int, _Entry] = {}
+        self._inter_broker_entries: dict[int, _Entry] = {}
         self._long_requests = asyncio.Semaphore(LONG_REQUESTS_MAX)
+        self._long_inter_broker_requests = asyncio.Semaphore(LONG_REQUESTS_MAX)
+        if services.cluster is not None:
+            services.cluster.embedded.serve_with(self.dispatch)
 
     def dispatch(  # noqa: C901 - calls are what this path costs
         self, connection: Connection, frame: memoryview
@@ -146,7 +162,7 @@ class Dispatcher:
                         correlation_id.to_bytes(4, "big", signed=True),
                         _UNSUPPORTED_API_VERSIONS,
                     ]
-                entry = self._load(api_key, version)
+                entry = self._load(connection, api_key, version)
             request = entry.decode(frame, pos, ELEMENTS_UNSLICED_MAX)[0]
         except TooManyElements:
             assert entry is not None
@@ -184,7 +200,7 @@ class Dispatcher:
         self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
     ) -> Result[Chunks]:
         """Execute the request in time slices. It is executed when its response is encoded."""
-        async with self._long_requests:
+        async with self._long_request_limit(context):
             try:
                 with postponed_full_collections():
                     return await self._execute_sliced(entry, context, frame, pos)
@@ -193,6 +209,13 @@ class Dispatcher:
         # Raise a new exception. The traceback of the first one would keep the decoded request and
         # its response in memory until a full collection.
         raise CloseConnection(reason)
+
+    def _long_request_limit(self, context: RequestContext) -> asyncio.Semaphore:
+        """Return the limit of the connection's listener. Brokers never wait for clients."""
+        cluster = self._services.cluster
+        if cluster is not None and context.session.listener_name == cluster.listener:
+            return self._long_inter_broker_requests
+        return self._long_requests
 
     async def _execute_sliced(
         self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
@@ -214,26 +237,49 @@ class Dispatcher:
         await wait_executed(encoded)
         return encoded
 
-    def _load(self, api_key: int, version: int) -> _Entry:
-        """Make the entry of (`api_key`, `version`): import the handler and compile the codec."""
+    def _load(self, connection: Connection, api_key: int, version: int) -> _Entry:
+        """Return the entry of (`api_key`, `version`). The next request of the API finds it."""
         api = API_BY_KEY.get(api_key)
         if api is None:
-            raise CloseConnection(f"unknown or unsupported API key {api_key}")
-        if not api.min_version <= version <= api.max_version:
-            raise CloseConnection(f"unsupported version {version} of {api.key.name}")
-        module = importlib.import_module(f"odradek.broker.handlers.{api.handler}")
-        handler = cast(HandlerModule, module)
-        entry = _Entry(
-            decode=request_decoder(request_class(api_key), version),
-            handle=handler.handle,
-            request_class=request_class(api_key),
-            response_class=response_class(api_key),
-            response_header=response_header_packer(api_key, version),
-            has_regions=api_key in WITH_REGIONS,
-            encode=cast(Encode, encoder(response_class(api_key), version)),
-        )
+            return self._load_inter_broker(connection, api_key, version)
+        entry = _new_entry(api, version)
+        if api.forwarding is Forwarding.DISPATCHER and self._services.cluster is not None:
+            entry.handle = forwarded(entry.handle)
         self._entries[api_key << 16 | version] = entry
         return entry
+
+    def _load_inter_broker(self, connection: Connection, api_key: int, version: int) -> _Entry:
+        """Return the entry of an API that is served on the inter-broker listener only.
+
+        These entries are separate, so that requests of clients need no check of the listener.
+        """
+        api, cluster = INTER_BROKER_API_BY_KEY.get(api_key), self._services.cluster
+        if api is None or cluster is None:
+            raise CloseConnection(f"unknown or unsupported API key {api_key}")
+        if connection.session.listener_name != cluster.listener:
+            raise CloseConnection(f"{api.key.name} is served on listener {cluster.listener} only")
+        entry = self._inter_broker_entries.get(api_key << 16 | version)
+        if entry is None:
+            entry = _new_entry(api, version)
+            self._inter_broker_entries[api_key << 16 | version] = entry
+        return entry
+
+
+def _new_entry(api: Api, version: int) -> _Entry:
+    """Import the handler and compile the codec."""
+    if not api.min_version <= version <= api.max_version:
+        raise CloseConnection(f"unsupported version {version} of {api.key.name}")
+    module = importlib.import_module(f"odradek.broker.handlers.{api.handler}")
+    handler = cast(HandlerModule, module)
+    return _Entry(
+        decode=request_decoder(request_class(api.key), version),
+        handle=handler.handle,
+        request_class=request_class(api.key),
+        response_class=response_class(api.key),
+        response_header=response_header_packer(api.key, version),
+        has_regions=api.key in WITH_REGIONS,
+        encode=cast(Encode, encoder(response_class(api.key), version)),
+    )
 
 
 def _when_done(
@@ -318,7 +364,7 @@ def _joining(encoding: Generator[None, None, None], chunks: Chunks) -> Generator
 
 def _bug(context: RequestContext, error: Exception) -> CloseConnection:
     """Log an unexpected exception with its traceback. Return an error to close the connection."""
-    api = API_BY_KEY[context.api_key].key.name
+    api = ApiKey(context.api_key).name
     logger.error(
         "bug in %s v%d (client %s)", api, context.api_version, context.client_id, exc_info=error
     )

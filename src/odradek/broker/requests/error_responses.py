@@ -135,6 +135,24 @@ def _fields(spec: StructSpec, version: int) -> list[FieldSpec]:
     return spec.present(version) + spec.tagged(version)
 
 
+def has_error(message: Any, version: int, code: ErrorCode) -> bool:
+    """Return whether a response has this error code, at any level of its structs."""
+
+    def found(spec: StructSpec, value: Any) -> bool:
+        for field in _fields(spec, version):
+            content = getattr(value, field.attribute)
+            if field.attribute in ERROR_CODES:
+                if content == code:
+                    return True
+            elif field.struct is not None:
+                each_of = (content or []) if field.is_array else [content]
+                if any(each is not None and found(field.struct, each) for each in each_of):
+                    return True
+        return False
+
+    return found(load(message.SPEC).body, message)
+
+
 def topics_named(request: Any, version: int) -> tuple[set[str], set[bytes]]:
     """Return the names and the ids of the topics in a request, at all levels of its structs."""
     names: set[str] = set()

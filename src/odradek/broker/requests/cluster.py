@@ -1,0 +1,102 @@
+"""The parts of a broker for requests between the brokers of a cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from odradek import __version__
+from odradek.broker.requests.embedded import EmbeddedRequests
+from odradek.client.channel_state import ChannelSettings
+from odradek.config.listeners import inter_broker_listener
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId
+from odradek.metadata.controller_channel import ControllerChannel, ControllerChannelSettings
+
+if TYPE_CHECKING:
+    from odradek.config.broker import BrokerConfig
+    from odradek.environment.environment import Environment
+    from odradek.metadata.controller_channel import ControllerNode
+    from odradek.metadata.image import MetadataImage
+
+SOFTWARE = ("odradek-broker", __version__)
+"""Name and version that a broker reports to another one in ApiVersions."""
+
+
+class ClusterMembership(Protocol):
+    """The state of the cluster that the requests of a broker need."""
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the active controller."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration. -1: it is not registered."""
+
+    def controller(self) -> ControllerNode | None:
+        """Return the active controller, or None while it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRequests:
+    """A single broker has none of these parts.
+
+    Attributes:
+        listener: Name of the inter-broker listener.
+        membership: The state of the cluster.
+        channel: The channel for forwarded requests and for blocks of producer ids, as in Kafka.
+        embedded: Execution of requests that other brokers forward.
+    """
+
+    listener: str
+    membership: ClusterMembership
+    channel: ControllerChannel
+    embedded: EmbeddedRequests
+
+    def check_controller(self) -> None:
+        """Raise NOT_CONTROLLER unless this broker is the active controller."""
+        if not self.membership.is_controller:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the controller.")
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> None:
+    """Raise STALE_BROKER_EPOCH unless the broker is registered with this epoch.
+
+    A request of an earlier process of a broker must not change anything.
+    """
+    broker = image.brokers.get(BrokerId(broker_id))
+    if broker is None:
+        reason = f"Broker {broker_id} is not registered."
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, reason)
+    if broker.epoch != epoch:
+        reason = f"Expected broker epoch {broker.epoch}, but got {epoch}."
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, reason)
+
+
+def cluster_requests(
+    config: BrokerConfig, environment: Environment, membership: ClusterMembership
+) -> ClusterRequests:
+    """Return the parts of a broker of a cluster.
+
+    Raises:
+        KafkaError: INVALID_CONFIG. This broker has no inter-broker listener.
+    """
+    listener = inter_broker_listener(config)
+    channel = ControllerChannel(
+        membership.controller,
+        environment,
+        settings=ControllerChannelSettings(channel=channel_settings(config)),
+        client_id=f"broker-{config.node_id}-forwarding",
+        software=SOFTWARE,
+    )
+    return ClusterRequests(listener, membership, channel, EmbeddedRequests())
+
+
+def channel_settings(config: BrokerConfig) -> ChannelSettings:
+    """Return the limits of a connection to another broker from Kafka's configs."""
+    return ChannelSettings(
+        request_timeout_ms=config.get_int("request.timeout.ms"),
+        setup_timeout_ms=config.get_int("socket.connection.setup.timeout.ms"),
+        setup_timeout_max_ms=config.get_int("socket.connection.setup.timeout.max.ms"),
+    )

@@ -1,0 +1,194 @@
+"""Requests that another broker has to execute: the active controller.
+
+A broker of a cluster accepts every admin request. If it is not the controller, it sends the request
+in an Envelope to the controller and returns the controller's response. The envelope has the
+client's principal, address and listener. A malformed response never reaches the client, nor does a
+response to another request.
+
+The client gets REQUEST_TIMED_OUT for all elements of its request if the controller did not respond
+within `ControllerChannelSettings.timeout_ms`. The request may have been executed then. For other
+errors of the envelope the client gets UNKNOWN_SERVER_ERROR, or the end of the connection if the
+controller does not know the version of the request, as in Kafka (``ForwardingManagerImpl``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from odradek.broker.requests.envelopes import wrap
+from odradek.broker.requests.error_responses import error_response
+from odradek.client.connection import TooManyRequests, UnsupportedRequest
+from odradek.errors import ErrorCode, KafkaError
+from odradek.net.connection import CloseConnection
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.codec import Message, sliced_decoder, sliced_encoder
+from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
+from odradek.protocol.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from odradek.protocol.messages.create_topics_response import (
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+from odradek.protocol.messages.envelope_response import EnvelopeResponse
+from odradek.protocol.registry import response_class
+from odradek.protocol.spec import ANY_LATER
+from odradek.result_tasks import in_task, wait
+from odradek.results import Result
+from odradek.slicing import in_slices
+
+if TYPE_CHECKING:
+    from odradek.broker.requests.cluster import ClusterRequests
+    from odradek.broker.requests.context import RequestContext, Services
+    from odradek.metadata.topics import NewTopic
+    from odradek.protocol.wire import Chunk
+
+logger = logging.getLogger(__name__)
+
+CREATION_TIMEOUT_MS = 30_000
+"""The timeout in a CreateTopics request for topics that are created automatically."""
+
+
+Handle = Callable[["Services", "RequestContext", Message], Result[Message | None]]
+
+
+def forwarded(handle: Handle) -> Handle:
+    """Return a handler that sends the request to the controller if it is another broker."""
+
+    def handle_or_forward(
+        services: Services, context: RequestContext, request: Message
+    ) -> Result[Message | None]:
+        cluster = forwards(services, context)
+        if cluster is None:
+            return handle(services, context, request)
+        return forward(cluster, context, request)
+
+    return handle_or_forward
+
+
+def forwards(services: Services, context: RequestContext) -> ClusterRequests | None:
+    """Return the cluster if the controller is another broker, otherwise None.
+
+    A request in an envelope is executed or refused here. It is never sent on.
+    """
+    cluster = services.cluster
+    if cluster is None or cluster.membership.is_controller or context.session.is_forwarded:
+        return None
+    return cluster
+
+
+@in_task
+async def forward(
+    cluster: ClusterRequests, context: RequestContext, request: Message
+) -> Result[Any]:
+    """Return the controller's response to the request of `context`.
+
+    Args:
+        cluster: The cluster.
+        context: The context of the client's request.
+        request: The request, or the part of it that the controller has to execute.
+    """
+    return Result(await _exchange(cluster, context, request, context.api_version))
+
+
+async def create_topics(
+    services: Services, context: RequestContext, topics: Sequence[NewTopic]
+) -> list[KafkaError | None]:
+    """Create topics that a request of another API needs. Return the error or None for each."""
+    cluster = forwards(services, context)
+    if cluster is None:
+        results = await services.controller.create_topics(topics)
+        return [result if isinstance(result, KafkaError) else None for result in results]
+    version = CreateTopicsRequest.MAX_VERSION
+    request = CreateTopicsRequest([_creatable(topic) for topic in topics], CREATION_TIMEOUT_MS)
+    response: CreateTopicsResponse = await _exchange(cluster, context, request, version)
+    found = {each.name: each for each in response.topics}
+    return [_error_of(found.get(topic.name)) for topic in topics]
+
+
+def _error_of(result: CreatableTopicResult | None) -> KafkaError | None:
+    if result is None:
+        text = "The controller's response does not have the topic."
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+    if not result.error_code:
+        return None
+    return KafkaError(_known(result.error_code), result.error_message or "")
+
+
+async def _exchange(
+    cluster: ClusterRequests, context: RequestContext, request: Message, version: int
+) -> Any:
+    """Send the request in an envelope. Return its response, made here after a failure."""
+    number = context.correlation_id
+    frame = await _encoded(request, version, number, context.client_id or "")
+    envelope = wrap(context.session, frame)
+    try:
+        response = await wait(cluster.channel.send(envelope, EnvelopeResponse))
+    except (OSError, TooManyRequests) as error:
+        return _failed(request, version, ErrorCode.REQUEST_TIMED_OUT, str(error))
+    except UnsupportedRequest as error:
+        return _failed(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        name = ApiKey(request.API_KEY).name
+        raise CloseConnection(f"the controller does not serve {name} version {version}")
+    if response.error_code or response.response_data is None:
+        reason = f"error {response.error_code} of the envelope"
+        return _failed(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+    try:
+        return await _decoded(request.API_KEY, version, number, response.response_data)
+    except MalformedMessage as error:
+        reason = f"malformed response: {error}"
+        return _failed(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+
+
+async def _encoded(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
+    """Return the request with its header, encoded in time slices."""
+    chunks: list[Chunk] = [request_header(request.API_KEY, version, correlation_id, client_id)]
+    await in_slices(sliced_encoder(type(request), version)(request, chunks.append))
+    return b"".join(chunks)  # type: ignore[arg-type]  # these requests have no file regions
+
+
+async def _decoded(api_key: int, version: int, correlation_id: int, frame: bytes) -> Message:
+    """Return the response in `frame`, which has its header, decoded in time slices.
+
+    Raises:
+        MalformedMessage: The bytes are not the response to this request.
+    """
+    flexible = version >= RESPONSE_FLEXIBLE_FROM.get(api_key, ANY_LATER)
+    position = 5 if flexible else 4
+    if len(frame) < position or int.from_bytes(frame[:4], "big", signed=True) != correlation_id:
+        raise MalformedMessage("the header is that of another response")
+    decoder = sliced_decoder(response_class(api_key), version)
+    response, end = await in_slices(decoder(memoryview(frame), position))
+    if end != len(frame):
+        raise MalformedMessage(f"{len(frame) - end} bytes behind the response")
+    return response
+
+
+def _failed(request: Message, version: int, code: ErrorCode, reason: str) -> Any:
+    """Log why a request was not executed by the controller. Return the response with `code`."""
+    logger.warning("%s was not forwarded: %s", ApiKey(request.API_KEY).name, reason)
+    return error_response(response_class(request.API_KEY), request, version, code)
+
+
+def _known(code: int) -> ErrorCode:
+    """Return the error code. A later release may have codes that this one does not know."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [],
+        [CreatableTopicConfig(name, value) for name, value in topic.configs],
+    )

@@ -1,0 +1,487 @@
+"""Requests to a broker that is not the controller, on two brokers with separate metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.handlers import create_topics as create_topics_handler
+from odradek.broker.requests import cluster as cluster_module
+from odradek.broker.requests.apis import (
+    API_BY_KEY,
+    APIS,
+    INTER_BROKER_APIS,
+    Api,
+    Forwarding,
+)
+from odradek.broker.requests.error_responses import has_error
+from odradek.client.channel_state import ChannelSettings
+from odradek.errors import ErrorCode
+from odradek.ids import TopicName
+from odradek.metadata.config_changes import ResourceType
+from odradek.metadata.controller_channel import ControllerChannelSettings
+from odradek.net.session import Session
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.messages.alter_configs_request import AlterConfigsRequest
+from odradek.protocol.messages.alter_configs_response import AlterConfigsResponse
+from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
+from odradek.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.create_topics_response import CreateTopicsResponse
+from odradek.protocol.messages.describe_quorum_request import DescribeQuorumRequest, TopicData
+from odradek.protocol.messages.describe_quorum_request import PartitionData as QuorumPartition
+from odradek.protocol.messages.describe_quorum_response import DescribeQuorumResponse
+from odradek.protocol.messages.envelope_response import EnvelopeResponse
+from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from odradek.protocol.messages.find_coordinator_response import FindCoordinatorResponse
+from odradek.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.protocol.messages.incremental_alter_configs_response import (
+    IncrementalAlterConfigsResponse,
+)
+from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata_response import MetadataResponse
+from odradek.protocol.registry import request_class, response_class
+from odradek.protocol.spec import load
+from odradek.result_tasks import wait
+from odradek.results import Result
+from tests.helpers.two_brokers import CONTROLLER_ID, OTHER_ID, TwoBrokers, run_with_two_brokers
+
+KAFKAS_FORWARDED = {19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 55, 57}
+"""``ApiKeys.forwardable`` of Kafka 4.1, without the APIs that this broker does not serve."""
+FORWARDED = [api for api in APIS if api.forwarding is Forwarding.DISPATCHER]
+LOGGER = "odradek.broker.broker"
+CREATE = CreateTopicsRequest([CreatableTopic("t", 2, 1)], 30_000)
+
+Test = Callable[[TwoBrokers], Awaitable[None]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, patient: None) -> Callable[..., None]:
+    def start(test: Test, **config: str) -> None:
+        run_with_two_brokers(tmp_path, test, config)
+
+    return start
+
+
+@pytest.fixture
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a forwarded request fail after 300 ms."""
+    settings = ControllerChannelSettings(
+        timeout_ms=300,
+        retry_backoff_ms=10,
+        channel=ChannelSettings(request_timeout_ms=10_000, backoff_ms=10),
+    )
+    monkeypatch.setattr(cluster_module, "ControllerChannelSettings", lambda **_: settings)
+
+
+def test_the_forwarded_apis_are_those_of_kafka() -> None:
+    forwarded = {int(api.key) for api in APIS if api.forwarding is not Forwarding.LOCAL}
+    assert forwarded == KAFKAS_FORWARDED
+    assert all(api.forwarding is Forwarding.LOCAL for api in INTER_BROKER_APIS)
+
+
+def test_a_topic_is_created_by_the_controller(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        response = await brokers.call(CREATE, CreateTopicsResponse)
+        (result,) = response.topics
+        assert (result.name, result.error_code, result.num_partitions) == ("t", 0, 2)
+        assert TopicName("t") in brokers.image(CONTROLLER_ID).topics_by_name
+        assert TopicName("t") not in brokers.image(OTHER_ID).topics_by_name
+
+    run(test)
+
+
+def test_the_controller_executes_requests_itself(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        await brokers.call(CREATE, CreateTopicsResponse, CONTROLLER_ID)
+        assert TopicName("t") in brokers.image(CONTROLLER_ID).topics_by_name
+        assert brokers.other.services.cluster is not None
+        assert brokers.other.services.cluster.channel.versions(ApiKey.ENVELOPE) is None
+
+    run(test)
+
+
+def test_a_request_has_the_identity_of_its_client_at_the_controller(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[tuple[Session, str | None, int]] = []
+    handle = create_topics_handler.handle
+
+    def spy(services: Any, context: Any, request: Any) -> Any:
+        sessions.append((context.session, context.client_id, context.api_version))
+        return handle(services, context, request)
+
+    monkeypatch.setattr(create_topics_handler, "handle", spy)
+
+    async def test(brokers: TwoBrokers) -> None:
+        await brokers.call(CREATE, CreateTopicsResponse, version=4)
+        ((session, client_id, version),) = sessions
+        assert (client_id, version) == ("client", 4)
+        assert session.is_forwarded
+        assert str(session.principal) == "User:ANONYMOUS"
+        assert (session.listener_name, session.client_address) == ("CLIENTS", "127.0.0.1")
+
+    run(test)
+
+
+@pytest.mark.parametrize("api", FORWARDED, ids=lambda api: api.message_name)
+def test_every_version_of_every_forwarded_api_has_a_response(run: Any, api: Api) -> None:
+    """An empty request is executed, and its response is the controller's."""
+
+    async def test(brokers: TwoBrokers) -> None:
+        for version in range(api.min_version, api.max_version + 1):
+            request, response = request_class(api.key), response_class(api.key)
+            forwarded = await brokers.call(request(), response, version=version)
+            direct = await brokers.call(request(), response, CONTROLLER_ID, version=version)
+            assert forwarded == direct
+
+    run(test)
+
+
+@pytest.mark.parametrize("api", FORWARDED, ids=lambda api: api.message_name)
+def test_every_forwarded_api_reports_a_timeout(run: Any, short_timeouts: None, api: Api) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        brokers.change_controller(None)
+        request: Any = request_class(api.key)()
+        # Without an element some responses have no place for an error.
+        for field in load(request.SPEC).body.present(api.max_version):
+            if field.is_array and field.struct is not None:
+                structs = vars(sys.modules[type(request).__module__])
+                setattr(request, field.attribute, [structs[field.struct.name]()])
+        response = await brokers.call(request, response_class(api.key), version=api.max_version)
+        assert has_error(response, api.max_version, ErrorCode.REQUEST_TIMED_OUT)
+
+    run(test)
+
+
+def test_large_requests_and_responses_are_forwarded(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        topics = [CreatableTopic(f"t{number}", 1, 1) for number in range(2_000)]
+        response = await brokers.call(CreateTopicsRequest(topics, 30_000), CreateTopicsResponse)
+        assert [each.name for each in response.topics] == [each.name for each in topics]
+        assert not any(each.error_code for each in response.topics)
+
+    run(test)
+
+
+def test_a_request_waits_for_the_controller_that_is_elected(run: Any) -> None:
+    """The controller is not known first, then wrong (NOT_CONTROLLER), then right."""
+
+    async def test(brokers: TwoBrokers) -> None:
+        brokers.change_controller(None)
+        call = asyncio.create_task(brokers.call(CREATE, CreateTopicsResponse))
+        await asyncio.sleep(0.05)
+        brokers.change_controller(CONTROLLER_ID, at=OTHER_ID)
+        await asyncio.sleep(0.2)
+        assert not call.done()
+        brokers.change_controller(CONTROLLER_ID)
+        assert (await call).topics[0].error_code == 0
+
+    run(test)
+
+
+def test_a_broker_that_becomes_the_controller_executes_the_request_that_waited(run: Any) -> None:
+    """It sends the envelope to its own listener."""
+
+    async def test(brokers: TwoBrokers) -> None:
+        brokers.change_controller(None)
+        call = asyncio.create_task(brokers.call(CREATE, CreateTopicsResponse))
+        await asyncio.sleep(0.05)
+        brokers.change_controller(OTHER_ID)
+        assert (await call).topics[0].error_code == 0
+        assert TopicName("t") in brokers.image(OTHER_ID).topics_by_name
+
+    run(test)
+
+
+def test_requests_of_a_connection_are_executed_in_their_order(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        channel = brokers.channel(OTHER_ID)
+        names = ["a", "b", "c"]
+        created = [
+            channel.send(
+                CreateTopicsRequest([CreatableTopic(name, 1, 1)], 1_000), CreateTopicsResponse
+            )
+            for name in names
+        ]
+        again = channel.send(
+            CreateTopicsRequest([CreatableTopic("a", 1, 1)], 1_000), CreateTopicsResponse
+        )
+        for result in created:
+            assert (await wait(result)).topics[0].error_code == 0
+        assert (await wait(again)).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        EnvelopeResponse(None, int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)),
+        EnvelopeResponse(None, 0),
+        EnvelopeResponse(b"", 0),
+        EnvelopeResponse(b"\0\0\0\x63\0", 0),
+        EnvelopeResponse(b"\0\0\0\2\0\xff", 0),
+        EnvelopeResponse(b"\0" * 400, 0),
+        EnvelopeResponse(None, 9_999),
+    ],
+)
+def test_a_bad_response_of_the_controller_never_reaches_the_client(
+    run: Any, envelope: EnvelopeResponse
+) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        cluster.channel.send = lambda *_, **__: Result(envelope)  # type: ignore[method-assign]
+        response = await brokers.call(CREATE, CreateTopicsResponse)
+        (result,) = response.topics
+        assert (result.name, result.error_code) == ("t", ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    run(test)
+
+
+def test_a_version_that_the_controller_does_not_serve_ends_the_connection(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        refusal = EnvelopeResponse(None, int(ErrorCode.UNSUPPORTED_VERSION))
+        cluster.channel.send = lambda *_, **__: Result(refusal)  # type: ignore[method-assign]
+        with pytest.raises(ConnectionError):
+            await brokers.call(CREATE, CreateTopicsResponse)
+
+    run(test)
+
+
+# --- requests that a broker executes in part ---
+
+
+def resource(kind: int, name: str, config: str, value: str) -> AlterConfigsResource:
+    return AlterConfigsResource(kind, name, [AlterableConfig(config, 0, value)])
+
+
+def test_loggers_change_here_and_stored_configs_at_the_controller(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        await brokers.call(CREATE, CreateTopicsResponse)
+        request = IncrementalAlterConfigsRequest(
+            [
+                resource(
+                    ResourceType.BROKER_LOGGER, str(OTHER_ID), "odradek.broker.broker", "INFO"
+                ),
+                resource(ResourceType.TOPIC, "t", "retention.ms", "5"),
+                resource(ResourceType.BROKER, str(OTHER_ID), "message.max.bytes", "2000"),
+                resource(ResourceType.BROKER, "", "message.max.bytes", "3000"),
+                resource(ResourceType.BROKER, str(CONTROLLER_ID), "message.max.bytes", "4000"),
+                resource(ResourceType.BROKER, str(OTHER_ID), "nonsense", "1"),
+                resource(ResourceType.TOPIC, "absent", "retention.ms", "5"),
+                resource(99, "", "retention.ms", "5"),
+            ]
+        )
+        response = await brokers.call(request, IncrementalAlterConfigsResponse)
+        assert [(each.resource_type, each.resource_name) for each in response.responses] == [
+            (each.resource_type, each.resource_name) for each in request.resources
+        ]
+        codes = [ErrorCode(each.error_code) for each in response.responses]
+        assert codes == [
+            ErrorCode.NONE,
+            ErrorCode.NONE,
+            ErrorCode.INVALID_REQUEST,  # broker 2 is named twice
+            ErrorCode.NONE,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_REQUEST,
+        ]
+        stored = brokers.image(CONTROLLER_ID)
+        assert stored.topic_configs[TopicName("t")] == {"retention.ms": "5"}
+        assert dict(stored.broker_configs) == {"": {"message.max.bytes": "3000"}}
+        assert not brokers.image(OTHER_ID).broker_configs
+
+    run(test)
+
+
+def test_a_broker_checks_its_own_configs_and_the_controller_stores_them(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        name = str(OTHER_ID)
+
+        async def alter(config: str, value: str) -> int:
+            request = IncrementalAlterConfigsRequest(
+                [resource(ResourceType.BROKER, name, config, value)]
+            )
+            response = await brokers.call(request, IncrementalAlterConfigsResponse)
+            return int(response.responses[0].error_code)
+
+        assert await alter("message.max.bytes", "2000") == 0
+        assert await alter("message.max.bytes", "x") == ErrorCode.INVALID_REQUEST
+        assert await alter("log.cleaner.threads", "50") == ErrorCode.INVALID_REQUEST
+        configs = brokers.image(CONTROLLER_ID).broker_configs
+        assert dict(configs) == {name: {"message.max.bytes": "2000"}}
+
+    run(test)
+
+
+def test_alter_configs_replaces_configs_at_the_controller(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        from odradek.protocol.messages import alter_configs_request as messages
+
+        await brokers.call(CREATE, CreateTopicsResponse)
+        config = messages.AlterableConfig("retention.ms", "7")
+        topic = messages.AlterConfigsResource(ResourceType.TOPIC, "t", [config])
+        response = await brokers.call(AlterConfigsRequest([topic]), AlterConfigsResponse)
+        assert response.responses[0].error_code == 0
+        configs = brokers.image(CONTROLLER_ID).topic_configs
+        assert configs[TopicName("t")] == {"retention.ms": "7"}
+
+    run(test)
+
+
+def test_configs_report_a_timeout_and_a_bad_response(run: Any, short_timeouts: None) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        request = IncrementalAlterConfigsRequest(
+            [resource(ResourceType.BROKER, "", "message.max.bytes", "2000")]
+        )
+        brokers.change_controller(None)
+        response = await brokers.call(request, IncrementalAlterConfigsResponse)
+        assert response.responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        # A response without the resources of the request, but with its correlation id.
+        empty = EnvelopeResponse(b"\0\0\0\2" + b"\0" + b"\0\0\0\0" + b"\1" + b"\0")
+        cluster.channel.send = lambda *_, **__: Result(empty)  # type: ignore[method-assign]
+        response = await brokers.call(request, IncrementalAlterConfigsResponse)
+        assert response.responses[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    run(test)
+
+
+# --- requests that need another one of the controller ---
+
+
+def test_topics_are_created_automatically_by_the_controller(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        request = MetadataRequest([MetadataRequestTopic(name="auto")], True)
+        response = await brokers.call(request, MetadataResponse)
+        assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert TopicName("auto") in brokers.image(CONTROLLER_ID).topics_by_name
+
+    run(test)
+
+
+def test_internal_topics_are_created_by_the_controller(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        response = await brokers.call(request, FindCoordinatorResponse)
+        # The image of this broker does not have the topic yet. The client tries again.
+        code = response.coordinators[0].error_code
+        assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        topic = brokers.image(CONTROLLER_ID).topics_by_name[TopicName("__consumer_offsets")]
+        assert topic.partition_count == 50
+        configs = brokers.image(CONTROLLER_ID).topic_configs[topic.name]
+        assert configs["cleanup.policy"] == "compact"
+        again = await brokers.call(request, FindCoordinatorResponse)
+        assert again.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(test)
+
+
+def test_a_coordinator_topic_that_cannot_be_created_is_reported(
+    run: Any, short_timeouts: None
+) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        brokers.change_controller(None)
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        response = await brokers.call(request, FindCoordinatorResponse)
+        (found,) = response.coordinators
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert "REQUEST_TIMED_OUT" in found.error_message
+
+    run(test)
+
+
+def test_blocks_of_producer_ids_come_from_the_controller(run: Any) -> None:
+    """Each id is given out once, although each broker has metadata of its own."""
+
+    async def test(brokers: TwoBrokers) -> None:
+        from dataclasses import replace
+
+        from tests.helpers.two_brokers import EPOCH, publish_brokers
+
+        image = brokers.image(OTHER_ID)
+        (other,) = [each for each in image.brokers.values() if each.id == OTHER_ID]
+        request = InitProducerIdRequest(None, 1_000)
+        refused = await brokers.call(request, InitProducerIdResponse)
+        assert refused.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await publish_brokers(brokers.controller, replace(other, epoch=EPOCH))
+        ids = []
+        for broker_id in (OTHER_ID, CONTROLLER_ID, OTHER_ID, CONTROLLER_ID):
+            response = await brokers.call(request, InitProducerIdResponse, broker_id)
+            assert response.error_code == 0
+            ids.append(response.producer_id)
+        assert ids == [0, 1000, 1, 1001]
+
+    run(test)
+
+
+def test_a_missing_block_of_producer_ids_is_retriable(run: Any, short_timeouts: None) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        brokers.change_controller(None)
+        response = await brokers.call(InitProducerIdRequest(None, 1_000), InitProducerIdResponse)
+        assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    run(test)
+
+
+# --- what a listener offers ---
+
+
+def test_apis_between_brokers_are_listed_on_the_inter_broker_listener_only(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        async def listed(listener: str) -> set[int]:
+            response = await brokers.call(
+                ApiVersionsRequest("a", "1"), ApiVersionsResponse, listener=listener
+            )
+            return {each.api_key for each in response.api_keys}
+
+        assert await listed("CLIENTS") == set(API_BY_KEY)
+        own = {int(api.key) for api in INTER_BROKER_APIS}
+        assert await listed("BROKERS") == set(API_BY_KEY) | own
+
+    run(test)
+
+
+def test_forwarded_apis_are_listed_with_the_versions_that_the_controller_knows(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        await brokers.call(CREATE, CreateTopicsResponse)
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        theirs = {int(ApiKey.CREATE_TOPICS): (3, 5), int(ApiKey.DELETE_TOPICS): (7, 9)}
+        cluster.channel.versions = theirs.get  # type: ignore[method-assign]
+        response = await brokers.call(ApiVersionsRequest("a", "1"), ApiVersionsResponse)
+        listed = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+        assert listed[ApiKey.CREATE_TOPICS] == (3, 5)
+        assert ApiKey.DELETE_TOPICS not in listed
+        assert listed[ApiKey.METADATA] == (0, 13)
+
+    run(test)
+
+
+def test_describe_quorum_names_the_controllers_address_on_the_clients_listener(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        partition = TopicData("__cluster_metadata", [QuorumPartition(0)])
+        response = await brokers.call(DescribeQuorumRequest([partition]), DescribeQuorumResponse)
+        assert response.topics[0].partitions[0].leader_id == CONTROLLER_ID
+        (node,) = response.nodes
+        assert node.node_id == CONTROLLER_ID
+        assert [each.name for each in node.listeners] == ["CLIENTS"]
+
+    run(test)
