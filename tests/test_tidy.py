@@ -54,6 +54,9 @@ def test_module_has_a_docstring(path: Path) -> None:
 def test_no_module_is_an_orphan() -> None:
     """Every module is imported by another module, or is an entry point that is listed here."""
     entry_points = {
+        "controller.alter_partition",  # awaits the controller's queue
+        "replication.follower_decisions",  # awaits the fetcher of followers
+        "replication.replication_state",  # awaits Partition
         "__main__",
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
@@ -560,6 +563,40 @@ USED_ELSEWHERE = {
     "metadata.delta.MetadataDelta.replaying",
     "metadata.image.MetadataImage.is_eligible",
     "metadata.znodes.decode_broker",
+    "controller.alter_partition.alter_partition",
+    "controller.alter_partition.check_sender",
+    "controller.alter_partition.find_partition",
+    "controller.election.broker_registered",
+    "controller.election.broker_unfenced",
+    "controller.election.elect_preferred",
+    "controller.election.elect_unclean",
+    "controller.election.may_shut_down",
+    "controller.election.min_isr_changed",
+    "controller.election.stopped_cleanly",
+    "controller.election.without_brokers",
+    # awaits the replica fetcher
+    "replication.follower_decisions.accepts_response",
+    "replication.follower_decisions.follower_high_watermark",
+    "replication.follower_decisions.restart_for",
+    "replication.follower_decisions.truncation_for",
+    # awaits Partition
+    *(
+        f"replication.replication_state.ReplicationState.{name}"
+        for name in (
+            "acknowledgement",
+            "alter_partition_failed",
+            "alter_partition_succeeded",
+            "follower_fetched",
+            "has_enough_replicas",
+            "is_high_watermark_of_epoch",
+            "last_fetch_of_isr_ms",
+            "leader_appended",
+            "leader_flushed",
+            "log_start_changed",
+            "maybe_shrink_isr",
+            "partition_changed",
+        )
+    ),
 }
 
 
