@@ -2,14 +2,14 @@
 
 From version 1 on, endpoint type 2 (controllers) is MISMATCHED_ENDPOINT_TYPE, because no listener of
 this broker is a controller listener. Other types than 1 (brokers) and 2 are
-UNSUPPORTED_ENDPOINT_TYPE. Brokers are never fenced.
+UNSUPPORTED_ENDPOINT_TYPE. Fenced brokers are returned on request only (version 2, KIP-1073).
 
 Deviation from Kafka: addresses as in `odradek.broker.requests.advertised`. KIP-700, KIP-919.
 """
 
 from __future__ import annotations
 
-from odradek.broker.handlers.metadata import response_brokers
+from odradek.broker.requests.advertised import broker_address
 from odradek.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
@@ -35,13 +35,24 @@ def handle(
             endpoint_type=BROKERS,
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
-            brokers=[
-                DescribeClusterBroker(broker.node_id, broker.host, broker.port, broker.rack)
-                for broker in response_brokers(services, context)
-            ],
+            brokers=_brokers(services, context, include_fenced=request.include_fenced_brokers),
             cluster_authorized_operations=CLUSTER_OPERATIONS if requested else NOT_REQUESTED,
         )
     )
+
+
+def _brokers(
+    services: Services, context: RequestContext, *, include_fenced: bool
+) -> list[DescribeClusterBroker]:
+    """Return the brokers that have the client's listener."""
+    brokers = []
+    for broker in services.image().brokers.values():
+        if broker.fenced and not include_fenced:
+            continue
+        address = broker_address(services.config, context.session, broker)
+        if address is not None:
+            brokers.append(DescribeClusterBroker(broker.id, *address, broker.rack, broker.fenced))
+    return brokers
 
 
 def _wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:

@@ -5,18 +5,21 @@ Topics are sorted by name. Without requested topics the response has all topics.
 the start of the next page. If the topic of the request's cursor is not among the requested topics,
 or its partition is negative, every topic has INVALID_REQUEST.
 
-Deviation from Kafka: the lists of eligible and last known leader replicas are always empty, because
-every partition has one replica. KIP-966.
+A partition whose leader has no listener with the name of the client's listener has
+LISTENER_NOT_FOUND and no leader. KIP-966.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from odradek.broker.requests.authorized_operations import TOPIC_OPERATIONS
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
+from odradek.broker.requests.reachable import ReachableBrokers
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
-from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.topics import INTERNAL_TOPICS, invalid_name_reason
 from odradek.protocol.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
@@ -43,7 +46,8 @@ def handle(
         if first_partition < 0 or (request.topics and first_topic not in names):
             return _invalid_request(request)
     limit = services.config.get_int("max.request.partition.size.limit")
-    page = _Page(image, max(1, min(limit, request.response_partition_limit)))
+    reachable = ReachableBrokers(services.config, image, context.session.listener_name)
+    page = _Page(image, reachable, max(1, min(limit, request.response_partition_limit)))
     added = each(
         lambda name: page.add(name, first_partition if name == first_topic else 0),
         sorted(name for name in names if name >= first_topic),
@@ -54,9 +58,12 @@ def handle(
 class _Page:
     """Builder of a page. It counts the partitions that still fit."""
 
-    def __init__(self, image: MetadataImage, partitions_max: int) -> None:
+    def __init__(
+        self, image: MetadataImage, reachable: ReachableBrokers, partitions_max: int
+    ) -> None:
         self.response = DescribeTopicPartitionsResponse()
         self._image = image
+        self._reachable = reachable
         self._room = partitions_max
 
     def add(self, name: str, first: int) -> None:
@@ -71,7 +78,7 @@ class _Page:
             self.response.topics.append(_unknown(name))
             return
         partitions = topic.partitions[first : first + self._room]
-        self.response.topics.append(_topic(topic, partitions))
+        self.response.topics.append(_topic(topic, partitions, self._reachable))
         self._room -= len(partitions)
         following = first + len(partitions)
         if following < len(topic.partitions):
@@ -91,29 +98,32 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    topic: TopicImage, partitions: tuple[PartitionImage, ...]
+    topic: TopicImage, partitions: Sequence[PartitionImage], reachable: ReachableBrokers
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         ErrorCode.NONE,
         topic.name,
         topic.topic_id,
         topic.name in INTERNAL_TOPICS,
-        [_partition(partition) for partition in partitions],
+        [_partition(partition, reachable) for partition in partitions],
         TOPIC_OPERATIONS,
     )
 
 
-def _partition(partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
-    leaderless = partition.leader == NO_LEADER
+def _partition(
+    partition: PartitionImage, reachable: ReachableBrokers
+) -> DescribeTopicPartitionsResponsePartition:
+    leader, code = reachable.leader(partition.leader)
     return DescribeTopicPartitionsResponsePartition(
-        ErrorCode.LEADER_NOT_AVAILABLE if leaderless else ErrorCode.NONE,
+        code,
         partition.partition,
-        partition.leader,
+        leader,
         partition.leader_epoch,
         list(partition.replicas),
         list(partition.isr),
-        [],
-        [],
+        list(partition.elr),
+        list(partition.last_known_elr),
+        reachable.offline(partition.replicas),
     )
 
 

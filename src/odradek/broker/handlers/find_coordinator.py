@@ -130,7 +130,7 @@ def _find(
         return _Lookup(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = topic.partitions[partition_for(key, len(topic.partitions))]
     broker = image.brokers.get(partition.leader)
-    if broker is None:
+    if broker is None or broker.fenced:
         return _Lookup(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     address = broker_address(services.config, context.session, broker)
     if address is None:

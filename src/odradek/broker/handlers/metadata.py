@@ -6,6 +6,10 @@ allow it. As in Kafka 4, the response that triggers the creation reports UNKNOWN
 (INVALID_TOPIC_EXCEPTION for an invalid name) without partitions, even if the creation succeeds. The
 client retries.
 
+A partition whose leader has no listener with the name of the client's listener has
+LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE) and no leader. Fenced brokers are left
+out. Their replicas are offline.
+
 Authorized operations (version 8 and later) are all operations on the resource if the client
 requests them, otherwise -2147483648. REBOOTSTRAP_REQUIRED (version 13) is never returned. KIP-516
 (topic ids), KIP-430 (operations).
@@ -23,7 +27,7 @@ Deviations from Kafka:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from odradek.broker.requests.advertised import broker_address
@@ -35,9 +39,10 @@ from odradek.broker.requests.authorized_operations import (
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
 from odradek.broker.requests.forwarding import create_topics
+from odradek.broker.requests.reachable import ReachableBrokers
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, TopicName, Uuid
-from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.internal_topics import internal_topic
 from odradek.metadata.topics import INTERNAL_TOPICS, NewTopic, invalid_name_reason
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
@@ -52,6 +57,8 @@ from odradek.results import Result
 
 logger = logging.getLogger(__name__)
 
+OFFLINE_REPLICAS_VERSION = 5
+LISTENER_NOT_FOUND_VERSION = 6
 FAILURES_LOGGED_MAX = 10
 """Maximum number of topics in a request whose failed creation is logged by name."""
 
@@ -62,7 +69,8 @@ def handle(
     version = context.api_version
     requested = request.topics
     if requested is None or (version == 0 and not requested):
-        topics = each(_topic, services.image().topics_by_name.values(), _size)
+        topic_response = _topics_for(services, context)
+        topics = each(topic_response, services.image().topics_by_name.values(), _size)
         return topics.then(partial(_response, services, context, request))
     ids: dict[Uuid, None] = {}
     names: dict[str, None] = {}
@@ -79,7 +87,7 @@ def handle(
             return _invalid_request(requested)
         if ids:
             # Like Kafka, ignore the names if any topic of the request has an id.
-            topics = _by_id(services.image(), ids)
+            topics = _by_id(services, context, ids)
             return topics.then(partial(_response, services, context, request))
         return _named(services, context, request, list(names))
 
@@ -94,7 +102,8 @@ def _named(
         missing = [name for name in names if TopicName(name) not in image.topics_by_name]
         if missing:
             return _creating(services, context, request, names, missing)
-    return _by_name(image, names).then(partial(_response, services, context, request))
+    topics = _by_name(services, context, image, names)
+    return topics.then(partial(_response, services, context, request))
 
 
 @in_task
@@ -121,24 +130,33 @@ async def _creating(
             len(failures),
             "; ".join(failures[:FAILURES_LOGGED_MAX]),
         )
-    return _by_name(image, names).then(partial(_response, services, context, request))
+    topics_found = _by_name(services, context, image, names)
+    return topics_found.then(partial(_response, services, context, request))
 
 
-def _by_id(image: MetadataImage, ids: Iterable[Uuid]) -> Result[list[MetadataResponseTopic]]:
+def _by_id(
+    services: Services, context: RequestContext, ids: Iterable[Uuid]
+) -> Result[list[MetadataResponseTopic]]:
+    image, known_topic = services.image(), _topics_for(services, context)
+
     def topic_response(topic_id: Uuid) -> MetadataResponseTopic:
         found = image.topics_by_id.get(topic_id)
         if found is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-        return _topic(found)
+        return known_topic(found)
 
     return each(topic_response, ids, _size)
 
 
-def _by_name(image: MetadataImage, names: Iterable[str]) -> Result[list[MetadataResponseTopic]]:
+def _by_name(
+    services: Services, context: RequestContext, image: MetadataImage, names: Iterable[str]
+) -> Result[list[MetadataResponseTopic]]:
+    known_topic = _topics_for(services, context)
+
     def topic_response(name: str) -> MetadataResponseTopic:
         found = image.topics_by_name.get(TopicName(name))
         if found is not None:
-            return _topic(found)
+            return known_topic(found)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if invalid_name_reason(name) is not None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -151,25 +169,44 @@ def _size(topic: MetadataResponseTopic) -> int:
     return len(topic.partitions)
 
 
-def _topic(topic: TopicImage) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        ErrorCode.NONE,
-        topic.name,
-        topic.topic_id,
-        topic.name in INTERNAL_TOPICS,
-        [_partition(partition) for partition in topic.partitions],
-    )
+def _topics_for(
+    services: Services, context: RequestContext
+) -> Callable[[TopicImage], MetadataResponseTopic]:
+    """Return the function that describes a topic to the client."""
+    listener = context.session.listener_name
+    reachable = ReachableBrokers(services.config, services.image(), listener)
+    version = context.api_version
+
+    def describe(topic: TopicImage) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            ErrorCode.NONE,
+            topic.name,
+            topic.topic_id,
+            topic.name in INTERNAL_TOPICS,
+            [_partition(reachable, version, partition) for partition in topic.partitions],
+        )
+
+    return describe
 
 
-def _partition(partition: PartitionImage) -> MetadataResponsePartition:
-    leaderless = partition.leader == NO_LEADER
+def _partition(
+    reachable: ReachableBrokers, version: int, partition: PartitionImage
+) -> MetadataResponsePartition:
+    names_listener = version >= LISTENER_NOT_FOUND_VERSION
+    leader, code = reachable.leader(partition.leader, names_listener=names_listener)
+    replicas, isr = list[int](partition.replicas), list[int](partition.isr)
+    if version == 0:
+        replicas, isr = reachable.usable(partition.replicas), reachable.usable(partition.isr)
+        if not code and len(replicas) + len(isr) < len(partition.replicas) + len(partition.isr):
+            code = ErrorCode.REPLICA_NOT_AVAILABLE
     return MetadataResponsePartition(
-        ErrorCode.LEADER_NOT_AVAILABLE if leaderless else ErrorCode.NONE,
+        code,
         partition.partition,
-        partition.leader,
+        leader,
         partition.leader_epoch,
-        list(partition.replicas),
-        list(partition.isr),
+        replicas,
+        isr,
+        reachable.offline(partition.replicas) if version >= OFFLINE_REPLICAS_VERSION else [],
     )
 
 
@@ -212,9 +249,11 @@ def _response(
 
 
 def response_brokers(services: Services, context: RequestContext) -> list[MetadataResponseBroker]:
-    """Return the brokers that have the client's listener, with their addresses for this client."""
+    """Return the alive brokers that have the client's listener, with their addresses for it."""
     brokers = []
     for broker in services.image().brokers.values():
+        if broker.fenced:
+            continue
         address = broker_address(services.config, context.session, broker)
         if address is not None:
             brokers.append(MetadataResponseBroker(broker.id, *address, broker.rack))

@@ -30,7 +30,7 @@ def leader_endpoints(
     endpoints = []
     for leader in sorted(leaders):
         broker = brokers.get(BrokerId(leader))
-        if broker is None:
+        if broker is None or broker.fenced:
             continue
         address = broker_address(services.config, context.session, broker)
         if address is not None:
