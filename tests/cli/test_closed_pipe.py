@@ -89,7 +89,7 @@ def test_error_is_printed_although_the_output_has_no_reader(
 ) -> None:
     missing = str(tmp_path / "missing.log")
     code, stderr = run_into(closed_pipe, "", "log", "dump", missing)
-    assert (code, stderr) == (1, f"odradek: No such file: {missing}.\n")
+    assert (code, stderr) == (1, f"odradek: {missing} does not exist. Check the path.\n")
 
 
 def test_pipe_with_a_reader_is_not_reported_as_closed(monkeypatch: pytest.MonkeyPatch) -> None:

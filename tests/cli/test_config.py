@@ -81,11 +81,14 @@ def test_all_shows_defaults_too(cli: Cli) -> None:
         (("alter", "topic", "pages"), "Nothing to alter"),
         (("alter", "topic", "pages", "--set", "retention.hours=1"), "retention.hours"),
         (("alter", "topic", "pages", "--set", "novalue"), "--set takes key=value"),
-        (("describe", "topic", "none"), "none"),
+        (("describe", "topic", "none"), "Create it with `odradek topic create none`"),
         (("describe", "topic", ""), "must not be empty"),
         (("alter", "topic", "", "--set", "retention.ms=1"), "must not be empty"),
         (("describe", "broker", "77"), "Broker 77 does not exist"),
-        (("alter", "broker", "default", "--set", "log.dirs=/x"), "default: INVALID_REQUEST"),
+        (
+            ("alter", "broker", "default", "--set", "log.dirs=/x"),
+            "Broker 'default': INVALID_REQUEST",
+        ),
     ],
 )
 def test_refusals_are_one_line(cli: Cli, arguments: tuple[str, ...], message: str) -> None:

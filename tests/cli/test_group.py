@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
 from odradek.cli.client import wait
+from odradek.cli.failures import Subject
 from odradek.cli.output import CommandError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .conftest import Cli
 
 TIMEOUT_S = 120
-NO_SUCH_GROUP = "Group nosuch does not exist (GROUP_ID_NOT_FOUND), see `odradek group list`"
+NO_SUCH_GROUP = "Group 'nosuch' does not exist. `odradek group list` shows all groups."
 HOUR_MS = 3_600_000
 # The session must not end while the machine is suspended or overloaded.
 PATIENT = {"session.timeout.ms": 600_000, "max.poll.interval.ms": 900_000}
@@ -167,15 +168,16 @@ def test_existing_groups_are_shown_before_the_error(cli: Cli, pages: str) -> Non
     ],
 )
 def test_empty_group_id_is_refused(cli: Cli, arguments: tuple[str, ...]) -> None:
-    assert str(cli("group", *arguments).exception) == "A group id must not be empty."
+    refused = str(cli("group", *arguments).exception)
+    assert refused.startswith("A group id must not be empty.")
 
 
 def test_error_is_the_same_if_the_broker_reports_an_unknown_group() -> None:
     """Newer brokers report an error in place of a group in the state Dead (KIP-1043)."""
     future: Future[None] = Future()
     future.set_exception(KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND, "not here")))
-    with pytest.raises(CommandError, match=r"Group nosuch does not exist \(GROUP_ID_NOT_FOUND\)"):
-        wait(future, "nosuch")
+    with pytest.raises(CommandError, match="Group 'nosuch' does not exist"):
+        wait(future, Subject("group", "nosuch"))
 
 
 def test_members_are_listed_with_their_partitions(cli: Cli, kafka: Broker, pages: str) -> None:
@@ -229,8 +231,8 @@ def test_reset_says_that_nothing_was_changed(cli: Cli, pages: str) -> None:
         (("--topic", "pages"), "Exactly one target is needed"),
         (("--topic", "pages", "--to-latest", "--to-earliest"), "Exactly one target is needed"),
         (("--to-latest",), "Name the partitions"),
-        (("--topic", "none", "--to-latest"), "Topic none does not exist"),
-        (("--topic", "pages:7", "--to-latest"), "Topic pages has no partition 7"),
+        (("--topic", "none", "--to-latest"), "Topic 'none' does not exist"),
+        (("--topic", "pages:7", "--to-latest"), "Topic 'pages' has no partition 7"),
         (("--topic", "pages", "--by-duration", "1h"), "PnDTnHnMnS"),
         (("--topic", "pages", "--to-datetime", "noon"), "ISO 8601"),
         (("--topic", "pages", "--to-datetime", str(2**63)), "ISO 8601"),

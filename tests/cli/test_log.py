@@ -106,7 +106,7 @@ def test_other_files_and_empty_directories_are_refused(directory: Path) -> None:
     other = directory / "other.txt"
     other.write_text("x")
     assert "other.txt is not a .log" in str(dump(other).exception)
-    assert "No such file" in str(dump(directory / "missing.log").exception)
+    assert "does not exist" in str(dump(directory / "missing.log").exception)
     empty = directory / "empty"
     empty.mkdir()
     assert "no segment files" in str(dump(empty).exception)

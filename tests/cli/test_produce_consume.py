@@ -134,7 +134,7 @@ def test_group_is_listed_and_described_with_its_lag(cli: Cli) -> None:
     ("arguments", "line"),
     [
         (["produce", "t", "-z", "brotli"], "--compression is one of"),
-        (["produce", "t", "missing-file"], "No such file"),
+        (["produce", "t", "missing-file"], "missing-file does not exist"),
         (["produce", "t", "."], "is a directory"),
         (["produce", "t", "--acks", "most"], "--acks is one of"),
         (["produce", "t", "--acks", ""], "--acks is one of"),
@@ -142,7 +142,7 @@ def test_group_is_listed_and_described_with_its_lag(cli: Cli) -> None:
         (["produce", "t", "-K", "\\"], "--key-separator: "),
         (["consume", "t", "-o", "middle"], "--offset is beginning, end or a number"),
         (["consume", "t", "-t", "yesterday"], "--from-time takes a time in ISO 8601"),
-        (["consume", "t", "-p", "7"], "t has no partition 7"),
+        (["consume", "t", "-p", "7"], "Topic 't' has no partition 7"),
         (["consume", "t", "-g", "g", "-p", "0"], "--group assigns partitions"),
         (["consume", "no-such-topic"], "no-such-topic"),
     ],
@@ -159,7 +159,7 @@ def test_a_refused_record_is_one_line_with_the_number_of_acknowledged_records(cl
     large = "x" * 5_000_000
     result = cli("produce", "t", input=f"one\ntwo\n{large}\n")
     assert result.exit_code == 1
-    assert str(result.exception).startswith("t: ")
+    assert str(result.exception).startswith("Topic 't': ")
     assert "too large" in str(result.exception)
     assert "2 records acknowledged" in str(result.exception)
     assert cli.ok("consume", "t").splitlines() == ["one", "two"]
@@ -176,7 +176,7 @@ def test_a_refused_record_aborts_its_transaction(cli: Cli) -> None:
     cli.ok("topic", "create", "t")
     large = "x" * 5_000_000
     refused = cli("produce", "t", "--transactional-id", "a", input=f"one\n{large}\n")
-    assert "The transaction was aborted: t: " in str(refused.exception)
+    assert "The transaction was aborted: Topic 't': " in str(refused.exception)
     cli.ok("produce", "t", input="after\n")
     assert cli.ok("consume", "t", "--isolation-level", "read_committed").splitlines() == ["after"]
 

@@ -49,7 +49,7 @@ def test_describe_shows_the_open_transaction(cli: Cli, producer: Any) -> None:
     assert row["started"] is not None
     assert "pages-0" in cli.ok("txn", "describe", "mover")
     missing = cli("txn", "describe", "nobody")
-    assert "TRANSACTIONAL_ID_NOT_FOUND" in str(missing.exception)
+    assert "Transactional id 'nobody' does not exist" in str(missing.exception)
 
 
 def test_abort_by_id_ends_the_transaction_and_fences_its_producer(
@@ -175,10 +175,12 @@ def test_transaction_that_its_coordinator_will_end_does_not_hang(cli: Cli, kafka
 
 def test_find_hanging_refuses_missing_topics_and_partitions(cli: Cli, kafka: Broker) -> None:
     missing = str(cli("txn", "find-hanging", "--topic", "nothing").exception)
-    assert missing == "nothing: UNKNOWN_TOPIC_OR_PARTITION"
+    assert (
+        missing == "Topic 'nothing' does not exist. Create it with `odradek topic create nothing`."
+    )
     kafka.create_topic("pages")
     missing = str(cli("txn", "find-hanging", "--topic", "pages", "--partition", "1").exception)
-    assert missing == "pages-1: UNKNOWN_TOPIC_OR_PARTITION"
+    assert "Topic 'pages' has no partition 1" in missing
     assert "--topic" in str(cli("txn", "find-hanging", "--partition", "1").exception)
 
 

@@ -58,7 +58,7 @@ def test_missing_topic_is_one_clear_line(
 ) -> None:
     at = ["--bootstrap-server", bootstrap_servers]
     line = refused("ingest", "--topics", topic, "--table-dir", str(tmp_path), *at)
-    assert f"Topic {topic} does not exist" in line
+    assert f"Topic '{topic}' does not exist" in line
     assert "Traceback" not in line
 
 
@@ -72,14 +72,14 @@ def test_sql_creates_no_directory(tmp_path: Path) -> None:
     [
         (["--format", "csv"], "--format is delta or parquet"),
         (["--topics", ","], "--topics names no topic"),
-        (["--schema", "@/nowhere.ddl"], "/nowhere.ddl: No such file"),
+        (["--schema", "@/nowhere.ddl"], "/nowhere.ddl cannot be read: No such file"),
         (["--kafka-option", "nonsense"], "--kafka-option takes key=value"),
         (["--interval", "foo"], "'foo' is not an interval"),
         (["--starting", "foo"], "'foo' is not a start"),
         (["--parser", "nope"], "There is no parser 'nope'"),
         (["--parser", "json"], "The json parser needs --schema"),
         (["--parser", "json", "--schema", ""], "The schema is empty"),
-        (["--table-dir", ""], "--table-dir names no directory"),
+        (["--table-dir", ""], "--table-dir is empty"),
     ],
 )
 def test_wrong_options_are_one_line_before_any_request_to_the_broker(

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from odradek.cli.failures import Subject
 from odradek.cli.output import CommandError, print_json
 from odradek.config.listeners import PORT_MAX
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
 DEFAULT_BOOTSTRAP_SERVER = "127.0.0.1:9092"
@@ -55,7 +57,9 @@ def readable_servers(text: str | None) -> str | None:
         typer.BadParameter: No server has the form HOST:PORT.
     """
     if text is not None and not any(map(server_address, text.split(","))):
-        raise typer.BadParameter(f"{text!r} is not of the form HOST:PORT")
+        raise typer.BadParameter(
+            f"{text!r} is not of the form HOST:PORT, such as {DEFAULT_BOOTSTRAP_SERVER}."
+        )
     return text
 
 
@@ -157,45 +161,47 @@ def reason(error: BaseException) -> str:
     return str(inner.str()) if hasattr(inner, "str") else str(inner)
 
 
-def wait(future: Future[Result], what: str) -> Result:
-    """Return the result of an admin call.
+def wait(future: Future[Result], subject: Subject) -> Result:
+    """Return the result of an admin call about `subject`.
 
     Raises:
-        CommandError: The broker returned an error or did not respond in time. The text begins with
-            `what`.
+        CommandError: The broker returned an error or did not respond in time.
     """
     from confluent_kafka import KafkaException
 
     try:
         return future.result(timeout=REQUEST_TIMEOUT_S)
-    except (KafkaException, TimeoutError) as error:
-        if isinstance(error, KafkaException) and error.args[0].name() == "GROUP_ID_NOT_FOUND":
-            raise no_such_group(what) from None
-        raise CommandError(f"{what}: {reason(error) or 'timed out'}") from None
+    except KafkaException as error:
+        raise failed(subject, error) from None
+    except TimeoutError:
+        raise CommandError(
+            f"{subject}: the broker did not respond within {REQUEST_TIMEOUT_S:g} s. Check its log."
+        ) from None
 
 
-def no_such_group(group: str) -> CommandError:
-    """Return the error for a group that no broker knows."""
-    return CommandError(
-        f"Group {group} does not exist (GROUP_ID_NOT_FOUND), see `odradek group list`"
-    )
+def failed(subject: Subject, error: KafkaException) -> CommandError:
+    """Return the error for a request about `subject` that failed with `error`."""
+    inner = error.args[0]
+    return subject.failed(inner.code(), inner.str())
 
 
 def check_group_id(group: str) -> None:
     """Raise CommandError for an empty id, because brokers and librdkafka report it badly."""
     if not group:
-        raise CommandError("A group id must not be empty.")
+        raise CommandError("A group id must not be empty. `odradek group list` shows all groups.")
 
 
 def wait_each(
     futures: Mapping[str, Future[object]],
+    kind: str,
     describe: Callable[[str], str],
-    json_key: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Wait for each future of an admin call, and print one line for each success.
 
-    With a `json_key` ("group") the output is a JSON array instead. Each element has the name under
-    that key, and under "error" the error or null.
+    `kind` ("group") is the kind of the objects that the keys of `futures` name. With `as_json` the
+    output is a JSON array. Each element has the name under `kind`, and under "error" the error or
+    null.
 
     Raises:
         CommandError: At least one call failed.
@@ -203,15 +209,15 @@ def wait_each(
     errors: dict[str, str | None] = {}
     for name, future in futures.items():
         try:
-            wait(future, name)
+            wait(future, Subject(kind, name))
         except CommandError as error:
             errors[name] = str(error)
         else:
             errors[name] = None
-            if json_key is None:
+            if not as_json:
                 print(describe(name))
-    if json_key is not None:
-        print_json([{json_key: name, "error": error} for name, error in errors.items()])
+    if as_json:
+        print_json([{kind: name, "error": error} for name, error in errors.items()])
     failures = [error for error in errors.values() if error is not None]
     if failures:
         raise CommandError("; ".join(failures))

@@ -20,6 +20,7 @@ from odradek.cli.client import (
     complete_topic,
     wait,
 )
+from odradek.cli.failures import Subject
 from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
 
 if TYPE_CHECKING:
@@ -145,6 +146,11 @@ def _unnamed(kind: Kind, name: str) -> tuple[int, str] | None:
     return None
 
 
+def _subject(resource_type: int, name: str) -> Subject:
+    kind = Kind.GROUP if resource_type == GROUP_TYPE else Kind.BROKER
+    return Subject(kind.value, name or DEFAULT_NAME)
+
+
 def _resource(admin: AdminClient, kind: Kind, name: str, **options: object) -> ConfigResource:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -155,13 +161,13 @@ def _resource(admin: AdminClient, kind: Kind, name: str, **options: object) -> C
             raise CommandError(f"Broker {name} does not exist. The brokers are {known}.")
         return ConfigResource(ResourceType.BROKER, name, **options)
     if not name:
-        raise CommandError("A topic name must not be empty.")
+        raise CommandError("A topic name must not be empty. `odradek topic list` shows all topics.")
     return ConfigResource(ResourceType.TOPIC, name, **options)
 
 
 def _rows(admin: AdminClient, kind: Kind, name: str) -> list[dict[str, object]]:
     resource = _resource(admin, kind, name)
-    entries = wait(admin.describe_configs([resource])[resource], name)
+    entries = wait(admin.describe_configs([resource])[resource], Subject(kind.value, name))
     return [
         {
             "config": entry.name,
@@ -188,7 +194,7 @@ def _alter(
     ]
     resource = _resource(admin, kind, name, incremental_configs=entries)
     for future in admin.incremental_alter_configs([resource]).values():
-        wait(future, name)
+        wait(future, Subject(kind.value, name))
 
 
 def _wire_rows(bootstrap_server: str, resource_type: int, name: str) -> list[dict[str, object]]:
@@ -203,7 +209,7 @@ def _wire_rows(bootstrap_server: str, resource_type: int, name: str) -> list[dic
     request = DescribeConfigsRequest(resources=[resource])
     with WireClient(bootstrap_server) as client:
         result = client.call(request, DescribeConfigsResponse, 4).results[0]
-    check(result.error_code, name or DEFAULT_NAME, result.error_message)
+    check(result.error_code, _subject(resource_type, name), result.error_message)
     return [
         {
             "config": each.name,
@@ -239,4 +245,4 @@ def _wire_alter(
         result = client.call(
             IncrementalAlterConfigsRequest([resource]), IncrementalAlterConfigsResponse, 1
         ).responses[0]
-    check(result.error_code, name or DEFAULT_NAME, result.error_message)
+    check(result.error_code, _subject(resource_type, name), result.error_message)

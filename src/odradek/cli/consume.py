@@ -17,8 +17,9 @@ from odradek.cli.client import (
     TopicArgument,
     admin_client,
     client_config,
-    reason,
+    failed,
 )
+from odradek.cli.failures import Subject, missing_partition
 from odradek.cli.group_offsets import list_offsets
 from odradek.cli.output import (
     NUMBER_MAX,
@@ -104,7 +105,7 @@ def consume(
         printer = _json_line if as_json else (_key_value if keys else _value)
         _PartitionReader(consumer, printer, follow, max_records, ends).run()
     except KafkaException as error:
-        raise CommandError(f"{topic}: {reason(error)}") from None
+        raise failed(Subject("topic", topic), error) from None
     except KeyboardInterrupt:
         pass
     finally:
@@ -175,7 +176,7 @@ def _check_group(
     group: str, start: Start, partitions: list[int] | None, from_time: str | None
 ) -> None:
     if not group:
-        raise CommandError("--group: a group id must not be empty.")
+        raise CommandError("--group: a group id must not be empty. Name the group.")
     if partitions or from_time is not None:
         raise CommandError(
             "--group assigns partitions and offsets itself: remove --partition and --from-time."
@@ -202,10 +203,10 @@ def _partitions(consumer: Consumer, topic: str, requested: list[int]) -> set[int
     """Return the requested partitions of the topic, or all if none are requested."""
     metadata = consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
     if metadata.error is not None:
-        raise CommandError(f"{topic}: {metadata.error.str()}")
+        raise Subject("topic", topic).failed(metadata.error.code(), metadata.error.str())
     missing = [number for number in requested if number not in metadata.partitions]
     if missing:
-        raise CommandError(f"Topic {topic} has no partition {missing[0]}.")
+        raise missing_partition(topic, missing[0])
     return set(requested or metadata.partitions)
 
 

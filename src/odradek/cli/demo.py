@@ -40,7 +40,7 @@ def demo(
 ) -> None:
     """Stream usage events through a broker into a lakehouse table, and draw a picture of them."""
     if input_ is not None and not input_.is_file():
-        raise CommandError(f"--input: {input_} is not a file.")
+        raise CommandError(f"--input: {input_} is not a file. Name a web access log.")
     need_spark("matplotlib")
     from confluent_kafka import KafkaException
     from pyspark.errors import StreamingQueryException
@@ -64,9 +64,12 @@ def demo(
     try:
         is_right = run_demo(options, Console())
     except KafkaException as error:
-        raise CommandError(reason(error)) from None
+        server = bootstrap_server or "the demo's broker"
+        raise CommandError(
+            f"A request to {server} failed: {reason(error)}. Run the demo again."
+        ) from None
     except StreamingQueryException as error:
-        raise CommandError(f"The ingest failed: {error}") from error
+        raise CommandError(f"The ingest into {out} failed: {error}. Run the demo again.") from error
     except (BrokerFailed, DemoFailed, PipelineError) as error:
         raise CommandError(str(error)) from None
     if not is_right:

@@ -16,14 +16,15 @@ from odradek.cli.client import (
     JsonOutput,
     admin_client,
     check_group_id,
-    no_such_group,
     wait,
     wait_each,
 )
+from odradek.cli.failures import Subject
 from odradek.cli.group_lag import lag_seconds
 from odradek.cli.group_offsets import committed_offsets
 from odradek.cli.group_reset import reset_offsets
 from odradek.cli.output import CommandError, print_json, print_rows
+from odradek.errors import ErrorCode
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
@@ -66,7 +67,8 @@ def list_(
 ) -> None:
     """List groups with their state and type."""
     admin = admin_client(bootstrap_server)
-    listing = wait(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "list groups")
+    listed = admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S)
+    listing = wait(listed, Subject("broker", bootstrap_server))
     rows = [
         {
             "group": group.group_id,
@@ -141,7 +143,7 @@ def delete(
         check_group_id(group)
     admin = admin_client(bootstrap_server)
     futures = admin.delete_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S)
-    wait_each(futures, lambda name: f"deleted group {name}", "group" if as_json else None)
+    wait_each(futures, "group", lambda name: f"deleted group {name}", as_json)
 
 
 def _found(
@@ -160,9 +162,10 @@ def _found(
     found, errors = [], []
     for name in names:
         try:
-            description = wait(futures[name], name)
+            subject = Subject("group", name)
+            description = wait(futures[name], subject)
             if description.state is ConsumerGroupState.DEAD:
-                raise no_such_group(name)
+                raise subject.failed(ErrorCode.GROUP_ID_NOT_FOUND, "")
         except CommandError as error:
             errors.append(str(error))
         else:

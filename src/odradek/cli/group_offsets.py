@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from odradek.cli.client import wait
+from odradek.cli.failures import Subject, partition_subject
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -16,7 +17,7 @@ def committed_offsets(admin: AdminClient, group: str) -> dict[tuple[str, int], i
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-    offsets = wait(future, group).topic_partitions or []
+    offsets = wait(future, Subject("group", group)).topic_partitions or []
     return {(tp.topic, tp.partition): tp.offset for tp in offsets if tp.offset >= 0}
 
 
@@ -44,6 +45,6 @@ def list_offsets(
         return {}
     futures = admin.list_offsets(request)
     return {
-        (tp.topic, tp.partition): wait(future, f"{tp.topic}-{tp.partition}").offset
+        (tp.topic, tp.partition): wait(future, partition_subject(tp.topic, tp.partition)).offset
         for tp, future in futures.items()
     }

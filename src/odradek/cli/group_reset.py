@@ -18,8 +18,10 @@ from odradek.cli.client import (
     admin_client,
     check_group_id,
     complete_topic,
+    failed,
     wait,
 )
+from odradek.cli.failures import Subject, missing_partition, partition_subject
 from odradek.cli.group_offsets import committed_offsets, list_offsets
 from odradek.cli.output import CommandError, parse_time_ms, print_rows
 
@@ -95,7 +97,7 @@ def reset_offsets(
     partitions = sorted(committed) if all_topics else _partitions(admin, topic or [])
     if not partitions:
         raise CommandError(
-            f"Group {group} has no committed offsets. Name the partitions with --topic."
+            f"Group '{group}' has no committed offsets. Name the partitions with --topic."
         )
     new_offsets = _within(admin, targets(admin, {each: committed.get(each) for each in partitions}))
     if execute:
@@ -204,7 +206,7 @@ def _partitions(admin: AdminClient, topics: list[str]) -> list[Partition]:
         name, colon, numbers = text.partition(":")
         if name not in metadata:
             raise CommandError(
-                f"Topic {name} does not exist. `odradek topic list` shows all topics."
+                f"Topic '{name}' does not exist. `odradek topic list` shows all topics."
             )
         existing = metadata[name].partitions
         try:
@@ -213,7 +215,7 @@ def _partitions(admin: AdminClient, topics: list[str]) -> list[Partition]:
             raise CommandError(f"--topic takes TOPIC or TOPIC:0,1, not {text!r}.") from None
         for number in requested:
             if number not in existing:
-                raise CommandError(f"Topic {name} has no partition {number}.")
+                raise missing_partition(name, number)
             found.append((name, number))
     return found
 
@@ -233,10 +235,10 @@ def _refuse_active(admin: AdminClient, group: str) -> None:
     except KafkaException as error:
         if error.args[0].name() == "GROUP_ID_NOT_FOUND":
             return  # the commit creates the group
-        raise CommandError(f"{group}: {error.args[0].str()}") from None
+        raise failed(Subject("group", group), error) from None
     if described.members:
         raise CommandError(
-            f"Group {group} has {len(described.members)} members. Stop them first: offsets can be"
+            f"Group '{group}' has {len(described.members)} members. Stop them first: offsets can be"
             " set only while the group has none."
         )
 
@@ -246,7 +248,9 @@ def _commit(admin: AdminClient, group: str, new_offsets: dict[Partition, int]) -
 
     offsets = [TopicPartition(t, p, offset) for (t, p), offset in new_offsets.items()]
     request = [ConsumerGroupTopicPartitions(group, offsets)]
-    result = wait(admin.alter_consumer_group_offsets(request)[group], group)
+    result = wait(admin.alter_consumer_group_offsets(request)[group], Subject("group", group))
     for each in result.topic_partitions or []:
         if each.error is not None:
-            raise CommandError(f"{each.topic}-{each.partition}: {each.error.str()}")
+            raise partition_subject(each.topic, each.partition).failed(
+                each.error.code(), each.error.str()
+            )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TypedDict
 
+from odradek.cli.failures import Subject, missing_partition, partition_subject
 from odradek.cli.wire import WireClient, check
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.describe_producers_request import (
@@ -103,12 +104,12 @@ def _by_leader(metadata: MetadataResponse, only: int | None) -> dict[int, list[t
     found: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for topic in metadata.topics:
         name = topic.name or ""  # only a topic that was requested by id can lack a name
-        check(topic.error_code, name)
+        check(topic.error_code, Subject("topic", name))
         if only is not None and only not in {each.partition_index for each in topic.partitions}:
-            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name}-{only}")
+            raise missing_partition(name, only)
         for each in topic.partitions:
             if only in (None, each.partition_index):
-                check(each.error_code, f"{name}-{each.partition_index}")
+                check(each.error_code, partition_subject(name, each.partition_index))
                 found[each.leader_id].append((name, each.partition_index))
     return found
 
@@ -127,9 +128,8 @@ def _open_transactions(
         )
         for topic in response.topics:
             for state in topic.partitions:
-                check(
-                    state.error_code, f"{topic.name}-{state.partition_index}", state.error_message
-                )
+                subject = partition_subject(topic.name, state.partition_index)
+                check(state.error_code, subject, state.error_message)
                 found += [
                     _candidate(topic.name, state.partition_index, each)
                     for each in state.active_producers
@@ -156,7 +156,7 @@ def _transactional_ids(address: str, producer_ids: list[int]) -> list[tuple[int,
         response = broker.call(
             ListTransactionsRequest(producer_id_filters=producer_ids), ListTransactionsResponse, 0
         )
-    check(response.error_code, "list transactions")
+    check(response.error_code, Subject("broker", address))
     return [(each.producer_id, each.transactional_id) for each in response.transaction_states]
 
 
@@ -168,5 +168,5 @@ def _partitions(client: WireClient, transactional_id: str) -> set[tuple[str, int
         )
     found = response.transaction_states[0]
     if found.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        check(found.error_code, transactional_id)
+        check(found.error_code, Subject("transactional id", transactional_id))
     return {(each.topic, number) for each in found.topics for number in each.partitions}

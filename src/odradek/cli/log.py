@@ -65,12 +65,15 @@ def _expanded(paths: list[Path]) -> list[Path]:
         if path.is_dir():
             inside = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
             if not inside:
-                raise CommandError(f"There are no segment files in {path}.")
+                raise CommandError(
+                    f"There are no segment files in {path}. Name the directory of a partition,"
+                    " such as DATA/pages-0."
+                )
             found += inside
         elif path.is_file():
             found.append(path)
         else:
-            raise CommandError(f"No such file: {path}.")
+            raise CommandError(f"{path} does not exist. Check the path.")
     return found
 
 

@@ -114,7 +114,7 @@ def ingest(
         kafka=parse_assignments(kafka_option or [], "--kafka-option"),
     )
     if not options.topics:
-        raise CommandError("--topics names no topic.")
+        raise CommandError("--topics names no topic. Name one or more, separated by commas.")
     _check(options)
     session = SessionOptions(
         app_name="odradek pipeline ingest",
@@ -149,7 +149,9 @@ def sql(
     log = None
     if "://" not in table_dir:
         if not Path(tables.root).is_dir():
-            raise CommandError(f"--table-dir: {table_dir} is not a directory.")
+            raise CommandError(
+                f"--table-dir: {table_dir} is not a directory. Use the --table-dir of the ingest."
+            )
         log = Path(tables.root) / "spark.log"
     try:
         spark = open_session(
@@ -199,7 +201,7 @@ def _check_topics(options: IngestOptions) -> None:
     for topic in options.topics:
         if topic not in metadata.topics:
             raise CommandError(
-                f"Topic {topic} does not exist at {options.bootstrap_servers}."
+                f"Topic '{topic}' does not exist at {options.bootstrap_servers}."
                 f" Create it with `odradek topic create {topic}`."
             )
 
@@ -219,7 +221,7 @@ def _table_dir(table_dir: str, format_: str) -> TableDir:
     from odradek.pipeline.tables import TableDir, TableFormat
 
     if not table_dir:
-        raise CommandError("--table-dir names no directory.")
+        raise CommandError("--table-dir is empty. Name the directory of the tables.")
     if format_ not in tuple(TableFormat):
         raise CommandError(f"--format is delta or parquet, not {format_!r}.")
     return TableDir(_absolute(table_dir), TableFormat(format_))
@@ -235,7 +237,9 @@ def _read_schema(schema: str | None) -> str | None:
     try:
         return Path(schema[1:]).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise CommandError(f"{schema[1:]}: {error.strerror}") from None
+        raise CommandError(
+            f"The schema file {schema[1:]} cannot be read: {error.strerror}. Check --schema."
+        ) from None
 
 
 def _run(options: IngestOptions, session: SessionOptions) -> None:
@@ -267,7 +271,10 @@ def _ingest(options: IngestOptions, spark: object, stop: threading.Event) -> Non
     try:
         summary = job.run(stop)
     except StreamingQueryException as error:
-        raise CommandError(f"The ingest failed: {_first_line(error)}") from error
+        raise CommandError(
+            f"The ingest into {options.tables.root} failed: {_first_line(error)} The next start"
+            " with this --table-dir continues at the checkpoint."
+        ) from error
     _report(
         f"done: {summary.accepted:,} rows to the table and {summary.rejected:,} to the quarantine"
         f" in {summary.batches:,} batches"

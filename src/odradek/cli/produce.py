@@ -24,6 +24,7 @@ from odradek.cli.client import (
     debugging,
     reason,
 )
+from odradek.cli.failures import Subject
 from odradek.cli.output import PARTITION_MAX, CommandError, parse_assignments, print_json
 from odradek.cli.retry_notices import RetryNotices
 from odradek.environment.clock import SystemClock
@@ -135,9 +136,11 @@ def _refuse_unreadable(files: list[Path]) -> None:
         if path == STANDARD_INPUT:
             continue
         if path.is_dir():
-            raise CommandError(f"{path} is a directory, not a file.")
+            raise CommandError(f"{path} is a directory. Name the files in it.")
         if not path.exists():
-            raise CommandError(f"No such file: {path}.")
+            raise CommandError(
+                f"{path} does not exist. Check the path, or use - for standard input."
+            )
 
 
 def _producer(
@@ -164,7 +167,7 @@ def _producer(
     try:
         return Producer({**config, "partitioner": "murmur2_random"})
     except KafkaException as error:  # such as a transactional id with acks=1
-        raise CommandError(reason(error)) from None
+        raise CommandError(f"The producer has an invalid option: {reason(error)}.") from None
 
 
 def _send_all(
@@ -192,14 +195,14 @@ class _RecordSender:
         self.topic = topic
         self._partition = partition
         self._headers = headers
-        self._error: str | None = None
+        self._error: KafkaError | None = None
         self._acknowledged = 0
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is None:
             self._acknowledged += 1
         elif self._error is None:
-            self._error = error.str()
+            self._error = error
 
     def send(self, key: bytes | None, value: bytes | None) -> None:
         from confluent_kafka import KafkaException
@@ -218,7 +221,7 @@ class _RecordSender:
             except BufferError:
                 self.producer.poll(QUEUE_POLL_S)
             except KafkaException as error:
-                self._error = self._error or error.args[0].str()
+                self._error = self._error or error.args[0]
                 break
         self.producer.poll(0)
         self._raise_first()
@@ -228,8 +231,8 @@ class _RecordSender:
         self._raise_first()
         if left:
             raise CommandError(
-                f"{left} records were not acknowledged within {FLUSH_TIMEOUT_S} s. Check the broker"
-                " before sending them again."
+                f"{left} records of topic '{self.topic}' were not acknowledged within"
+                f" {FLUSH_TIMEOUT_S:g} s. Check the broker before sending them again."
             )
 
     def _raise_first(self) -> None:
@@ -237,7 +240,8 @@ class _RecordSender:
             return
         self.producer.flush(FLUSH_TIMEOUT_S)  # wait for the responses to earlier records
         acknowledged = f"{_records(self._acknowledged)} acknowledged"
-        raise CommandError(f"{self.topic}: {self._error} ({acknowledged})")
+        refused = Subject("topic", self.topic).failed(self._error.code(), self._error.str())
+        raise CommandError(f"{refused} ({acknowledged})")
 
 
 class _CountingSender(_RecordSender):
@@ -339,7 +343,9 @@ class _TransactionalSender:
         try:
             step(*arguments)
         except KafkaException as error:
-            raise CommandError(f"The transaction failed: {reason(error)}") from None
+            raise CommandError(
+                f"The transaction failed: {reason(error)}. `odradek txn list` shows its state."
+            ) from None
 
 
 def _splitter(key: str | None, key_separator: str | None, tombstones: bool) -> Splitter:
@@ -362,7 +368,9 @@ def _unescaped(text: str) -> str:
     try:
         return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
     except UnicodeDecodeError as error:
-        raise CommandError(f"--key-separator: {error.reason}") from None
+        raise CommandError(
+            f"--key-separator: {error.reason}. Write \\\\ for a backslash."
+        ) from None
 
 
 def _lines(files: list[Path]) -> Iterator[bytes]:

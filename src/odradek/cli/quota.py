@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odradek.cli.client import DEFAULT_BOOTSTRAP_SERVER, DEFAULT_NAME, BootstrapServer, JsonOutput
+from odradek.cli.failures import Subject
 from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def list_(
         response = client.call(
             DescribeClientQuotasRequest(components), DescribeClientQuotasResponse, 1
         )
-    check(response.error_code, "list quotas", response.error_message)
+    check(response.error_code, Subject("broker", bootstrap_server), response.error_message)
     rows = [
         {
             "entity": _entity_text(entry.entity),
@@ -128,7 +129,10 @@ def delete(
     """Delete quotas of an entity."""
     keys = quota or _keys_of(bootstrap_server, entities)
     if not keys:
-        raise CommandError(f"{' '.join(entities)} has no quotas to delete.")
+        raise CommandError(
+            f"Entity '{' '.join(entities)}' has no quotas to delete."
+            " `odradek quota list` shows all quotas."
+        )
     _alter(bootstrap_server, entities, dict.fromkeys(keys))
     _print_altered(entities, {}, keys, as_json)
 
@@ -158,7 +162,7 @@ def _alter(bootstrap_server: str, entities: list[str], quotas: Mapping[str, floa
         result = client.call(
             AlterClientQuotasRequest([entry]), AlterClientQuotasResponse, 1
         ).entries[0]
-    check(result.error_code, " ".join(entities), result.error_message)
+    check(result.error_code, Subject("entity", " ".join(entities)), result.error_message)
 
 
 def _keys_of(bootstrap_server: str, entities: list[str]) -> list[str]:
@@ -176,7 +180,7 @@ def _keys_of(bootstrap_server: str, entities: list[str]) -> list[str]:
     request = DescribeClientQuotasRequest(components, strict=True)
     with WireClient(bootstrap_server) as client:
         response = client.call(request, DescribeClientQuotasResponse, 1)
-    check(response.error_code, " ".join(entities), response.error_message)
+    check(response.error_code, Subject("entity", " ".join(entities)), response.error_message)
     return [value.key for entry in response.entries or [] for value in entry.values]
 
 

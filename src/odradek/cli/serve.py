@@ -88,11 +88,15 @@ def build_config(
         try:
             properties = dict(parse_properties(file.read_text(encoding="utf-8")))
         except OSError as error:
-            raise CommandError(f"{file}: {error.strerror}") from None
+            raise CommandError(
+                f"The config file {file} cannot be read: {error.strerror}. Check --config."
+            ) from None
         except UnicodeDecodeError as error:
-            raise CommandError(f"{file}: the file is not UTF-8 ({error.reason}).") from None
+            raise CommandError(
+                f"The config file {file} is not UTF-8 ({error.reason}). Save it as UTF-8."
+            ) from None
         except KafkaError as error:
-            raise CommandError(f"{file}: {error.message}") from None
+            raise CommandError(f"The config file {file} is invalid: {error.message}") from None
     properties |= parse_assignments(sets, "--set")
     if listen is not None:
         properties["listeners"] = f"PLAINTEXT://{_host_port(listen)}"
@@ -104,7 +108,7 @@ def build_config(
     try:
         return _with_kept_node_id(BrokerConfig.from_properties(properties), properties)
     except KafkaError as error:
-        raise CommandError(error.message) from None
+        raise CommandError(f"{error.message}. See docs/configuration.md.") from None
 
 
 def _with_kept_node_id(config: BrokerConfig, properties: dict[str, str]) -> BrokerConfig:

@@ -17,6 +17,7 @@ from odradek.cli.client import (
     wait,
     wait_each,
 )
+from odradek.cli.failures import Subject, partition_subject
 from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def create(
         for name in topics
     ]
     if requested:
-        wait_each(admin.create_topics(requested), lambda name: f"created topic {name}")
+        wait_each(admin.create_topics(requested), "topic", lambda name: f"created topic {name}")
 
 
 @app.command("list")
@@ -172,7 +173,7 @@ def alter(
         _alter_configs(admin, topic, sets, delete_config or [])
     if partitions is not None:
         grown = admin.create_partitions([NewPartitions(topic, partitions)])
-        wait_each(grown, lambda name: f"topic {name} has {partitions} partitions")
+        wait_each(grown, "topic", lambda name: f"topic {name} has {partitions} partitions")
 
 
 @app.command("delete")
@@ -181,13 +182,14 @@ def delete(
 ) -> None:
     """Delete topics and their records."""
     admin = admin_client(bootstrap_server)
-    wait_each(admin.delete_topics(list(topics)), lambda name: f"deleted topic {name}")
+    deleted = admin.delete_topics(list(topics))
+    wait_each(deleted, "topic", lambda name: f"deleted topic {name}")
 
 
 def _need_names(*topics: str) -> None:
     """Raise CommandError for an empty name, for which librdkafka raises ValueError."""
     if not all(topics):
-        raise CommandError("A topic name must not be empty.")
+        raise CommandError("A topic name must not be empty. `odradek topic list` shows all topics.")
 
 
 def _alter_configs(
@@ -211,7 +213,7 @@ def _alter_configs(
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     for future in admin.incremental_alter_configs([resource]).values():
-        wait(future, topic)
+        wait(future, Subject("topic", topic))
     print(f"altered the configs of topic {topic}")
 
 
@@ -225,14 +227,17 @@ def _refuse_unknown(admin: AdminClient, topic: str, deletes: list[str]) -> None:
     known = _configs(admin, topic)
     unknown = [name for name in deletes if name not in known]
     if unknown:
-        raise CommandError(f"Topic {topic} has no config {', '.join(unknown)!r}.")
+        raise CommandError(
+            f"Topic '{topic}' has no config {', '.join(unknown)!r}."
+            f" `odradek config describe topic {topic} --all` shows all configs."
+        )
 
 
 def _describe_one(admin: AdminClient, name: str) -> DescribedTopic:
     from confluent_kafka import TopicCollection
 
     futures = admin.describe_topics(TopicCollection([name]))
-    described = wait(futures[name], name)
+    described = wait(futures[name], Subject("topic", name))
     partitions = sorted(p.id for p in described.partitions)
     offsets = _offsets(admin, {name: partitions})[name]
     return {
@@ -267,7 +272,7 @@ def _configs(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
     from confluent_kafka.admin import ConfigResource, ResourceType
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    return dict(wait(admin.describe_configs([resource])[resource], topic))
+    return dict(wait(admin.describe_configs([resource])[resource], Subject("topic", topic)))
 
 
 def _offsets(
@@ -284,7 +289,8 @@ def _offsets(
     starts = admin.list_offsets(dict.fromkeys(requested, OffsetSpec.earliest()))
     ends = admin.list_offsets(dict.fromkeys(requested, OffsetSpec.latest()))
     for tp in requested:
-        start = wait(starts[tp], str(tp)).offset
-        end = wait(ends[tp], str(tp)).offset
+        subject = partition_subject(tp.topic, tp.partition)
+        start = wait(starts[tp], subject).offset
+        end = wait(ends[tp], subject).offset
         result[tp.topic][tp.partition] = (start, end)
     return result

@@ -14,6 +14,7 @@ from odradek.cli.client import (
     JsonOutput,
     complete_topic,
 )
+from odradek.cli.failures import Subject, partition_subject
 from odradek.cli.output import (
     NUMBER_MAX,
     PARTITION_MAX,
@@ -40,6 +41,8 @@ class DescribedTransaction(TypedDict):
 
 app = typer.Typer(no_args_is_help=True)
 
+# States of transactions under the names of Kafka's tools.
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 # Transaction timeout in the InitProducerId request of an abort by id. No producer uses the epoch.
 ABORT_TIMEOUT_MS = 60_000
 
@@ -207,10 +210,11 @@ def _list(bootstrap_server: str, states: list[str], pattern: str | None) -> list
     request = ListTransactionsRequest(state_filters=states, transactional_id_pattern=pattern)
     with WireClient(bootstrap_server) as client:
         response = client.call(request, ListTransactionsResponse, 2 if pattern is not None else 1)
-    check(response.error_code, "list transactions")
+    check(response.error_code, Subject("broker", bootstrap_server))
     if response.unknown_state_filters:
         raise CommandError(
             f"--state: {response.unknown_state_filters[0]!r} is not a state of transactions."
+            f" Use one of {', '.join(STATES)}."
         )
     return [
         {
@@ -236,7 +240,7 @@ def _describe(client: WireClient, transactional_id: str) -> DescribedTransaction
             DescribeTransactionsRequest([transactional_id]), DescribeTransactionsResponse, 0
         )
     found = response.transaction_states[0]
-    check(found.error_code, transactional_id)
+    check(found.error_code, Subject("transactional id", transactional_id))
     started_ms = found.transaction_start_time_ms
     return {
         "transactional_id": found.transactional_id,
@@ -259,14 +263,15 @@ def _abort_by_id(client: WireClient, transactional_id: str) -> dict[str, object]
     before = _describe(client, transactional_id)  # InitProducerId would create an unknown id
     if before["state"] != "Ongoing":
         raise CommandError(
-            f"{transactional_id} has no open transaction: its state is {before['state']}."
+            f"Transactional id '{transactional_id}' has no open transaction: its state is"
+            f" {before['state']}. Nothing is aborted."
         )
     request = InitProducerIdRequest(transactional_id, before["timeout_ms"] or ABORT_TIMEOUT_MS)
     with client.coordinator_of(transactional_id) as coordinator:
         response = coordinator.call(request, InitProducerIdResponse, 4)
     # With CONCURRENT_TRANSACTIONS the abort has begun and continues after this response.
     if response.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
-        check(response.error_code, transactional_id)
+        check(response.error_code, Subject("transactional id", transactional_id))
     return {"transactional_id": transactional_id, "producer_id": before["producer_id"]}
 
 
@@ -287,7 +292,7 @@ def _abort_by_offset(
     )
     from odradek.protocol.messages.write_txn_markers_response import WriteTxnMarkersResponse
 
-    where = f"{topic}-{partition}"
+    where = partition_subject(topic, partition)
     producers = client.call(
         DescribeProducersRequest([TopicRequest(topic, [partition])]), DescribeProducersResponse, 0
     )
@@ -298,7 +303,7 @@ def _abort_by_offset(
     ]
     if not found:
         raise CommandError(
-            f"No open transaction begins at offset {start_offset} of {where}."
+            f"No open transaction begins at offset {start_offset} of {topic}-{partition}."
             " `odradek txn find-hanging` shows hanging transactions."
         )
     producer = found[0]

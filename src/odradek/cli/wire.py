@@ -14,6 +14,7 @@ from odradek.cli.client import (
     unreachable,
     wait_until_listening,
 )
+from odradek.cli.failures import Subject
 from odradek.cli.output import CommandError
 from odradek.client.blocking import BlockingClient
 from odradek.errors import ErrorCode
@@ -46,7 +47,9 @@ class WireClient:
             return self._client.call(request, response, version)
         except OSError as error:
             name = type(request).__name__.removesuffix("Request")
-            raise CommandError(f"{self._server} did not respond to {name}: {error}") from None
+            raise CommandError(
+                f"The broker at {self._server} did not respond to {name}: {error}. Check its log."
+            ) from None
 
     def coordinator_of(self, transactional_id: str) -> WireClient:
         """Return a connection to the broker that coordinates a transactional id."""
@@ -54,7 +57,7 @@ class WireClient:
             coordinator_keys=[transactional_id], key_type=TRANSACTION_COORDINATOR
         )
         found = self.call(request, FindCoordinatorResponse, 4).coordinators[0]
-        check(found.error_code, f"the coordinator of {transactional_id}")
+        check(found.error_code, Subject("transactional id", transactional_id))
         return WireClient(f"{found.host}:{found.port}")
 
 
@@ -72,8 +75,8 @@ def _connected(bootstrap_server: str) -> BlockingClient:
     raise unreachable(bootstrap_server, refusal)
 
 
-def check(code: int, what: str, message: str | None = None) -> None:
+def check(code: int, subject: Subject, message: str | None = None) -> None:
     """Raise CommandError with Kafka's name of the error, unless `code` is 0."""
     if code:
         name = ErrorCode(code).name
-        raise CommandError(f"{what}: {name}" + (f" ({message})" if message else ""))
+        raise subject.failed(code, f"{name} ({message})" if message else name)

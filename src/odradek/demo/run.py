@@ -130,7 +130,9 @@ def _make_out_dir(out: Path) -> None:
     try:
         _make_empty(out)
     except OSError as error:
-        raise DemoFailed(f"{error.filename or out}: {error.strerror}") from error
+        raise DemoFailed(
+            f"{error.filename or out} cannot be written: {error.strerror}. Choose another --out."
+        ) from error
 
 
 def _make_empty(out: Path) -> None:
@@ -200,7 +202,9 @@ def _wait_for_table(job: IngestJob, query: StreamingQuery, sent: int, bars: _Bar
     until = time.monotonic() + CATCH_UP_TIMEOUT_S
     while bars.in_tables < sent and time.monotonic() < until:
         if query.awaitTermination(QUERY_POLL_S):
-            raise DemoFailed("The ingest ended before the table had all records.")
+            raise DemoFailed(
+                f"The ingest ended before the table had all {sent} records. Run the demo again."
+            )
         bars.tick(job, query)
 
 
