@@ -65,6 +65,7 @@ def test_no_module_is_an_orphan() -> None:
         "log.cleaner.worker",  # a process of its own
         "log.truncation",  # awaits the replica fetcher
         "metadata.image_records",  # awaits the controller
+        "metadata.store.resolution",  # awaits the controller
         "metadata.store.zookeeper",  # awaits `odradek serve --zookeeper`
         "pipeline.jobs.ingest",
     }
@@ -541,6 +542,8 @@ USED_ELSEWHERE = {
             "memory.MemoryStore.lose_next_response",
         )
     ),
+    "metadata.store.resolution.create_ephemeral",  # awaits the controller
+    "metadata.store.resolution.write_with_version_node",
     "metadata.store.zookeeper_client._OrderedHandler.async_result",  # called by kazoo
     "metadata.store.zookeeper_client._OrderedHandler.running",
     *(

@@ -39,6 +39,7 @@ from odradek.metadata.store.interface import (
 )
 from tests.helpers.zookeeper_proxy import Loss
 from tests.metadata.store.model import NOBODY, Model, SessionModel
+from tests.metadata.store.worlds import World
 
 Result = TypeVar("Result")
 
@@ -95,6 +96,7 @@ class StoreMachine(RuleBasedStateMachine):
     """Rules for any store."""
 
     has_connections = True
+    world: World
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,26 +114,10 @@ class StoreMachine(RuleBasedStateMachine):
         return ("first", "second")
 
     def begin(self) -> None:
-        """Create what the stores share."""
+        """Create the world of the stores."""
 
     def new_store(self) -> MetadataStore:
-        raise NotImplementedError
-
-    def lose(self, session: Session, loss: Loss) -> None:
-        """Lose the next write of the session, or its response. The connection breaks."""
-        raise NotImplementedError
-
-    def block(self, session: Session) -> None:
-        """Break the connection of the session, and let it not connect again."""
-        raise NotImplementedError
-
-    def unblock(self, session: Session) -> None:
-        """Let the session connect again."""
-        raise NotImplementedError
-
-    def expire(self, session: Session) -> None:
-        """End a blocked session at the servers."""
-        raise NotImplementedError
+        return self.world.new_store()
 
     # --- sessions ---
 
@@ -152,6 +138,8 @@ class StoreMachine(RuleBasedStateMachine):
             self.run(session.store.close())
         self.run(self.loop.shutdown_default_executor())
         self.loop.close()
+        if self.has_connections:
+            self.world.close()
 
     def named(self, name: str) -> tuple[Session, SessionModel]:
         """Return the session of that name. A store with one session has the first only."""
@@ -315,7 +303,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(name=SESSIONS, operations=st.lists(OPERATIONS, min_size=1, max_size=3), loss=LOSSES)
     def write_is_lost(self, name: str, operations: list[Operation], loss: Loss) -> None:
         session, model = self.sessions[name], self.model.sessions[name]
-        self.lose(session, loss)
+        self.world.lose(session.store, loss)
         with pytest.raises(UnknownOutcomeError):
             self.run(session.store.multi(operations))
         # The listener was called before the call has failed.
@@ -334,7 +322,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Another session writes while this one has no connection."""
         session, model = self.sessions[name], self.model.sessions[name]
         other = "second" if name == "first" else "first"
-        self.block(session)
+        self.world.block(session.store)
         self.run(session.reached(SUSPENDED))
         model.disconnected()
         with pytest.raises(NotConnectedError):
@@ -343,7 +331,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.run(session.store.exists("/a", session.watcher()))
         expected = self.expected(operations, other)
         self.compare(self.outcome(self.sessions[other].store.multi(operations)), expected)
-        self.unblock(session)
+        self.world.unblock(session.store)
         self.run(session.store.connected())
         assert session.states == [CONNECTED, SUSPENDED, CONNECTED]
         del session.states[1:]
@@ -354,10 +342,10 @@ class StoreMachine(RuleBasedStateMachine):
     def session_expires(self, name: str) -> None:
         session, model = self.sessions[name], self.model.sessions[name]
         session_id = session.store.session_id
-        self.block(session)
+        self.world.block(session.store)
         self.run(session.reached(SUSPENDED))
-        self.expire(session)
-        self.unblock(session)
+        self.world.expire(session.store)
+        self.world.unblock(session.store)
         with pytest.raises(SessionLostError):
             self.run(session.store.connected())
         assert session.states == [CONNECTED, SUSPENDED, SessionState.LOST]

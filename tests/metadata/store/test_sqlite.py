@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from odradek.metadata.store.interface import Create, NoNodeError, StoreFailure
+from odradek.metadata.store import sqlite
+from odradek.metadata.store.interface import (
+    NO_SESSION,
+    Create,
+    EventKind,
+    NoNodeError,
+    Stat,
+    StoreFailure,
+    WatchEvent,
+)
 from odradek.metadata.store.sqlite import SqliteStore
 
 
@@ -78,3 +87,80 @@ def test_calls_from_many_tasks_are_served(tmp_path: Path) -> None:
         return names
 
     assert asyncio.run(run()) == sorted(str(number) for number in range(50))
+
+
+FORMAT_1 = """
+CREATE TABLE nodes (
+    path TEXT PRIMARY KEY, parent TEXT NOT NULL, data BLOB NOT NULL, version INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX nodes_by_parent ON nodes (parent);
+INSERT INTO nodes VALUES ('/a', '/', x'31', 2), ('/a/x', '/a', x'', 0), ('/a/y', '/a', x'', 0);
+INSERT INTO nodes VALUES ('/', '', x'', 7);
+PRAGMA user_version=1;
+"""
+
+
+def write_format_1(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(FORMAT_1)
+    connection.close()
+
+
+def test_a_store_of_the_format_before_is_opened_with_its_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.sqlite"
+    write_format_1(path)
+
+    async def scenario() -> None:
+        for _ in range(2):
+            store = SqliteStore(path)
+            await store.open()
+            assert await store.get("/a") == (b"1", Stat(7, 7, 7, 2, 2, NO_SESSION, 2))
+            assert await store.change_count() == 7
+            assert await store.children("/a") == ["x", "y"]
+            await store.close()
+        await store.open()
+        created = await store.create("/a/n-", sequential=True)
+        assert created == ("/a/n-0000000002", Stat(8, 8, 8, 0, 0, NO_SESSION, 0))
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_migration_that_fails_leaves_the_format_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metadata.sqlite"
+    write_format_1(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "_FORMAT_2", (*sqlite._FORMAT_2, "INSERT INTO missing VALUES (1)"))
+        with pytest.raises(StoreFailure):
+            asyncio.run(SqliteStore(path).open())
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(nodes)")]
+    assert columns == ["path", "parent", "data", "version"]
+    connection.close()
+
+    async def scenario() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        assert (await store.get("/a")).version == 2
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancelled_write_is_executed_and_fires_its_watches(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = SqliteStore(tmp_path / "metadata.sqlite")
+        await store.open()
+        events: list[WatchEvent] = []
+        await store.exists("/a", events.append)
+        writing = asyncio.create_task(store.create("/a"))
+        await asyncio.sleep(0)
+        writing.cancel()
+        assert await store.exists("/a") is not None
+        assert events == [WatchEvent(EventKind.CREATED, "/a")]
+        await store.close()
+
+    asyncio.run(scenario())

@@ -5,11 +5,9 @@ ODRADEK_STORE_EXAMPLES is a factor of the number of examples, for longer runs.
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,55 +17,31 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from odradek.environment.clock import ManualClock
-from odradek.metadata.store.ensemble import EnsembleConditions
-from odradek.metadata.store.interface import MetadataStore, SingleNodeStore
-from odradek.metadata.store.memory import MemoryEnsemble, MemoryStore
+from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
+from odradek.metadata.store.interface import SingleNodeStore
 from odradek.metadata.store.sqlite import SqliteStore
-from odradek.metadata.store.zookeeper import ZooKeeperStore
-from odradek.metadata.store.zookeeper_client import ZooKeeperAddress
 from testkit.zookeeper import ZooKeeperProcess
 from tests.helpers.manual_timers import SteppedTimers
 from tests.helpers.seeded_randomness import SeededRandomness
-from tests.helpers.zookeeper_proxy import HOST, Loss, ZooKeeperProxy
 from tests.metadata.store.store_machine import Session, StoreMachine
-from tests.metadata.store.zookeeper_sessions import end_session
+from tests.metadata.store.worlds import MemoryWorld, ZooKeeperWorld
 
 FACTOR = int(os.environ.get("ODRADEK_STORE_EXAMPLES", "1"))
 
 
 class MemoryMachine(StoreMachine):
     def begin(self) -> None:
-        self.ensemble = MemoryEnsemble()
-
-    def new_store(self) -> MetadataStore:
-        return MemoryStore(self.ensemble)
-
-    def lose(self, session: Session, loss: Loss) -> None:
-        assert isinstance(session.store, MemoryStore)
-        if loss is Loss.REQUEST:
-            session.store.lose_next_request()
-        else:
-            session.store.lose_next_response()
-
-    def block(self, session: Session) -> None:
-        self.ensemble.block(session.store.session_id)
-
-    def unblock(self, session: Session) -> None:
-        self.ensemble.unblock(session.store.session_id)
-
-    def expire(self, session: Session) -> None:
-        self.ensemble.expire(session.store.session_id)
+        self.world = MemoryWorld()
 
 
-class LaggingMachine(MemoryMachine):
+class LaggingMachine(StoreMachine):
     """Servers that lag. Calls of `sync` bring the state of the model, and time passes at random."""
 
     def begin(self) -> None:
         self.timers = SteppedTimers(ManualClock())
         conditions = EnsembleConditions(servers=3, lag_ms=(0, 40))
-        self.ensemble = MemoryEnsemble(
-            conditions, randomness=SeededRandomness(7), timers=self.timers
-        )
+        ensemble = MemoryEnsemble(conditions, randomness=SeededRandomness(7), timers=self.timers)
+        self.world = MemoryWorld(ensemble)
 
     @rule(ms=st.integers(1, 30))
     def time_passes(self, ms: int) -> None:
@@ -115,44 +89,17 @@ class SqliteMachine(StoreMachine):
 
 
 class ZooKeeperMachine(StoreMachine):
-    """Each session has a proxy. Each example has a root of its own."""
+    """Each example has a root of its own."""
 
     server: ClassVar[ZooKeeperProcess]
-    proxies: ClassVar[list[ZooKeeperProxy]]
-    roots: ClassVar[Iterator[int]] = itertools.count()
 
     def begin(self) -> None:
-        self.root = f"/{os.getpid()}-{next(self.roots)}"
-        self.proxy_of: dict[MetadataStore, ZooKeeperProxy] = {}
-
-    def new_store(self) -> MetadataStore:
-        used = {self.proxy_of[session.store] for session in self.sessions.values()}
-        proxy = next(proxy for proxy in self.proxies if proxy not in used)
-        store = ZooKeeperStore(ZooKeeperAddress(f"{HOST}:{proxy.port}", self.root))
-        self.proxy_of[store] = proxy
-        return store
-
-    def lose(self, session: Session, loss: Loss) -> None:
-        self.proxy_of[session.store].lose_next_write(loss)
-
-    def block(self, session: Session) -> None:
-        self.proxy_of[session.store].cut(refuse=True)
-
-    def unblock(self, session: Session) -> None:
-        self.proxy_of[session.store].accept()
-
-    def expire(self, session: Session) -> None:
-        assert isinstance(session.store, ZooKeeperStore)
-        end_session(self.server.address, session.store)
+        self.world = ZooKeeperWorld(self.server)
 
 
 @pytest.fixture(scope="module")
-def proxies(zookeeper: ZooKeeperProcess) -> Iterator[None]:
+def server_of_machine(zookeeper: ZooKeeperProcess) -> None:
     ZooKeeperMachine.server = zookeeper
-    ZooKeeperMachine.proxies = [ZooKeeperProxy(zookeeper.port) for _ in range(2)]
-    yield
-    for proxy in ZooKeeperMachine.proxies:
-        proxy.close()
 
 
 BOUNDS = settings(max_examples=60 * FACTOR, stateful_step_count=40, deadline=None)
@@ -164,7 +111,7 @@ TestSqliteStore = SqliteMachine.TestCase
 TestSqliteStore.settings = BOUNDS
 
 
-@pytest.mark.usefixtures("proxies")
+@pytest.mark.usefixtures("server_of_machine")
 class TestZooKeeperStore(ZooKeeperMachine.TestCase):  # type: ignore[name-defined, misc]
     settings = settings(
         BOUNDS,

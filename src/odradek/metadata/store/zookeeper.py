@@ -12,6 +12,7 @@ had not sent yet, because kazoo does not report the difference.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -249,15 +250,36 @@ class ZooKeeperStore:
             client.kazoo.start_async()
             await first
             timer.cancel()
-            if self._address.chroot:
-                await self._start(
-                    lambda kazoo: kazoo.ensure_path_async("/"), bool, "/", writes=True
-                )
+            if await self.exists("/") is None:
+                await self._create_root()
         except BaseException:
             timer.cancel()
             await self.close()
             raise
         self._start_watchdog(client)
+
+    async def _create_root(self) -> None:
+        """Create the path of the root. Below that root kazoo cannot create its parents."""
+        store = ZooKeeperStore(
+            ZooKeeperAddress(self._address.hosts),
+            self._credentials,
+            session_timeout_ms=self._session_timeout_ms,
+            connection_timeout_ms=self._connection_timeout_ms,
+            clock=self._clock,
+            timers=self._timers,
+            executors=self._executors,
+        )
+        await store.open()
+        try:
+            path = ""
+            for name in self._address.chroot.strip("/").split("/"):
+                path += f"/{name}"
+                with contextlib.suppress(NodeExistsError):
+                    await store.create(path)
+        except UnknownOutcomeError as error:
+            raise StoreFailure(f"the connection was lost at the creation of {path}") from error
+        finally:
+            await store.close()
 
     def _give_up(self, first_connection: asyncio.Future[None]) -> None:
         if not first_connection.done():

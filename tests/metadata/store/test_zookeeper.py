@@ -1,0 +1,135 @@
+"""The store on ZooKeeper: connections, credentials, a restart of the server, the use of kazoo."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.metadata.store.interface import (
+    Create,
+    EventKind,
+    NodeExistsError,
+    SessionState,
+    StoreFailure,
+    WatchEvent,
+)
+from odradek.metadata.store.zookeeper import GETS_IN_FLIGHT_MAX, ZooKeeperStore
+from odradek.metadata.store.zookeeper_client import Credentials, ZooKeeperAddress
+from testkit.peer.server import free_ports
+from testkit.zookeeper import ZooKeeperProcess, start_zookeeper
+from tests.metadata.store.store_machine import Session
+
+LIMIT_S = 90
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, LIMIT_S))
+
+
+def address(zookeeper: ZooKeeperProcess, root: str) -> ZooKeeperAddress:
+    return ZooKeeperAddress(zookeeper.address, root)
+
+
+def test_a_server_that_does_not_run_is_reported() -> None:
+    (port,) = free_ports(1)
+    store = ZooKeeperStore(ZooKeeperAddress(f"127.0.0.1:{port}"), connection_timeout_ms=300)
+
+    async def scenario() -> None:
+        with pytest.raises(StoreFailure, match=f"no connection to ZooKeeper at 127.0.0.1:{port}"):
+            await store.open()
+        assert store.state is SessionState.CLOSED
+
+    run(scenario())
+
+
+def test_wrong_credentials_cannot_read_the_nodes_of_others(zookeeper: ZooKeeperProcess) -> None:
+    async def scenario() -> None:
+        where = address(zookeeper, "/test-credentials")
+        owner = ZooKeeperStore(where, Credentials("digest", "odradek:secret"))
+        await owner.open()
+        await owner.create("/a", b"1")
+        for credentials in (None, Credentials("digest", "odradek:wrong")):
+            other = ZooKeeperStore(where, credentials)
+            with pytest.raises(StoreFailure, match="NoAuth"):
+                await other.open()
+            above = ZooKeeperStore(ZooKeeperAddress(zookeeper.address), credentials)
+            await above.open()
+            with pytest.raises(StoreFailure, match="NoAuth"):
+                await above.get("/test-credentials/a")
+            with pytest.raises(StoreFailure, match="NoAuth"):
+                await above.multi([Create("/test-credentials/b")])
+            await above.close()
+        assert (await owner.get("/a")).data == b"1"
+        await owner.close()
+
+    run(scenario())
+    assert "secret" not in repr(Credentials("digest", "odradek:secret"))
+
+
+def test_two_stores_below_different_roots_share_nothing(zookeeper: ZooKeeperProcess) -> None:
+    async def scenario() -> None:
+        stores = [ZooKeeperStore(address(zookeeper, f"/test-roots/{n}")) for n in range(2)]
+        for store in stores:
+            await store.open()
+            await store.create("/a")
+        with pytest.raises(NodeExistsError):
+            await stores[0].create("/a")
+        assert [await store.children("/") for store in stores] == [["a"], ["a"]]
+        for store in stores:
+            await store.close()
+
+    run(scenario())
+
+
+def test_many_nodes_are_read_in_one_call(zookeeper: ZooKeeperProcess) -> None:
+    async def scenario() -> None:
+        store = ZooKeeperStore(address(zookeeper, "/test-many"))
+        await store.open()
+        count = GETS_IN_FLIGHT_MAX + 10
+        await store.multi([Create(f"/{number}", b"%d" % number) for number in range(0, count, 2)])
+        nodes = await store.get_many([f"/{number}" for number in range(count)])
+        assert [None if node is None else node.data for node in nodes] == [
+            None if number % 2 else b"%d" % number for number in range(count)
+        ]
+        await store.close()
+
+    run(scenario())
+
+
+def test_a_session_survives_a_sigkill_of_the_server(tmp_path: Path) -> None:
+    with start_zookeeper(tmp_path) as server:
+
+        async def scenario() -> None:
+            session = Session(ZooKeeperStore(address(server, "/root"), session_timeout_ms=30_000))
+            store = session.store
+            await store.open()
+            session_id = store.session_id
+            await store.create("/1", ephemeral=True)
+            await store.exists("/a", session.watcher())
+            server.kill()
+            await session.reached(SessionState.SUSPENDED)
+            await asyncio.get_running_loop().run_in_executor(None, server.restart)
+            await store.connected()
+            assert store.session_id == session_id
+            stat = await store.exists("/1")
+            assert stat is not None and stat.ephemeral_owner == session_id
+            assert session.events == [WatchEvent(EventKind.DISCONNECTED, "/a")]
+            await store.close()
+
+        run(scenario())
+
+
+def test_kazoo_is_imported_only_where_zookeeper_is_used() -> None:
+    program = (
+        "import sys, odradek.broker.broker, odradek.cli.main, odradek.metadata.store.sqlite\n"
+        "assert 'kazoo' not in sys.modules\n"
+        "import odradek.metadata.store.zookeeper\n"
+        "assert 'kazoo' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
