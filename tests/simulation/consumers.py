@@ -119,6 +119,7 @@ class SimulatedConsumer(Client):
             self.world.violation(f"{self.name}: a fetch failed with {error.name}")
             raise Retry(error.name)
         self._take(key, position, part)
+        self.world.was_read(key, position.offset)
         return part.last_stable_offset if self.committed else part.high_watermark
 
     async def _validate(

@@ -1,9 +1,10 @@
 """The threads of one simulated process: each call runs at a random virtual moment.
 
-A call runs as a whole, in one event. Its result reaches the event loop at a later moment. In
-between the process may be killed: the effects of the call stay, and nobody learns of them. A slow
-call of the file system (`Threads.spend`) delays the result. Calls of one pool start in the order in
-which they were submitted, and at most `threads_max` of them are in progress.
+Calls of one pool start in the order in which they were submitted, and at most `threads_max` of them
+are in progress. While a call waits for the disk (`Threads.wait`), all other events of the
+simulation go on inside of that wait, except for other calls of the same process: these might need a
+lock that the waiting call holds. The result of a call reaches the event loop at a later moment. In
+between the process may be killed. The effects of the call stay, and no code learns of them.
 """
 
 from __future__ import annotations
@@ -42,17 +43,29 @@ class Threads:
         self.rng = rng
         self.running = False
         self.calls = 0
-        self._spent_us = 0
+        self.waits = 0
+        self._is_waiting = False
         self._waiting_while_paused: list[Callable[[], None]] = []
 
-    def spend(self, delay_us: int) -> None:
-        """Delay the result of the running call, because the disk is slow."""
-        self._spent_us += delay_us
+    def wait(self, delay_us: int) -> None:
+        """Let the running call wait for the disk. In the meantime other events happen."""
+        scheduler, loop = self.scheduler, self.loop
+        if self._is_waiting or not scheduler.begin_nested():
+            return
+        self.waits += 1
+        self.running, self._is_waiting = False, True
+        try:
+            scheduler.run_until(scheduler.now_us + delay_us)
+            while loop.paused and not loop.stopped and scheduler.step():
+                pass
+        finally:
+            scheduler.end_nested()
+            self.running, self._is_waiting = True, False
+            self.resumed()
 
-    def run(self, call: Callable[[], Any]) -> tuple[Any, BaseException | None, int]:
-        """Execute a call. Return its value, its error and the time that it has spent."""
+    def run(self, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+        """Execute a call. Return its value and its error."""
         outer, self.running = self.running, True
-        outer_us, self._spent_us = self._spent_us, 0
         self.calls += 1
         value: Any = None
         failure: BaseException | None = None
@@ -62,8 +75,7 @@ class Threads:
             failure = error
         finally:
             self.running = outer
-            spent_us, self._spent_us = self._spent_us, outer_us
-        return value, failure, spent_us
+        return value, failure
 
     def when_running(self, call: Callable[[], None]) -> None:
         """Make a call now, or when a paused process continues. Never if the process is dead."""
@@ -74,11 +86,18 @@ class Threads:
         else:
             call()
 
+    def when_free(self, call: Callable[[], None]) -> None:
+        """Make a call as `when_running` does, but not while another one waits for the disk."""
+        if self._is_waiting and not self.loop.stopped:
+            self._waiting_while_paused.append(call)
+        else:
+            self.when_running(call)
+
     def resumed(self) -> None:
-        """The process continues after a pause."""
+        """The process continues after a pause, or one of its calls after a wait."""
         waiting, self._waiting_while_paused = self._waiting_while_paused, []
         for call in waiting:
-            self.scheduler.after(self.rng.randrange(START_US_MAX), self.when_running, call)
+            self.scheduler.after(self.rng.randrange(START_US_MAX), self.when_free, call)
 
 
 class SimulatedPool(Pool):
@@ -109,7 +128,7 @@ class SimulatedPool(Pool):
             if threads.rng.random() < SLOW_START_RATE:
                 delay_us = threads.rng.randrange(SLOW_START_US_MAX)
             run = partial(self._run, self._calls.popleft())
-            threads.scheduler.after(delay_us, threads.when_running, run)
+            threads.scheduler.after(delay_us, threads.when_free, run)
 
     def _run(self, call: _Call) -> None:
         future, function = call
@@ -117,10 +136,10 @@ class SimulatedPool(Pool):
         if not future.set_running_or_notify_cancel():
             self._end_call()
             return
-        value, failure, spent_us = threads.run(function)
+        value, failure = threads.run(function)
         if isinstance(failure, ProcessKilled) or threads.loop.stopped:
             return
-        delay_us = spent_us + threads.rng.randrange(DELIVERY_US_MAX)
+        delay_us = threads.rng.randrange(DELIVERY_US_MAX)
 
         def deliver() -> None:
             if failure is not None:
@@ -159,7 +178,6 @@ class SimulatedExecutors:
 
     def start_thread(self, target: Callable[[], None], name: str) -> None:
         """Run `target` to its end, at once: its caller may hold no lock that `target` takes."""
-        _, failure, spent_us = self._threads.run(target)
-        self._threads.spend(spent_us)
+        _, failure = self._threads.run(target)
         if failure is not None:
             raise failure

@@ -7,6 +7,7 @@ or after the change, or in the middle of a write.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Callable, Sequence
@@ -105,9 +106,10 @@ class SimulatedFiles:
         raise ProcessKilled
 
     def _wait(self, delay_us: int) -> None:
-        """The disk takes that time. On a thread this delays the result of the call."""
-        if self._threads.running:
-            self._threads.spend(delay_us)
+        """Wait for the disk. On a thread other events happen in the meantime."""
+        if self._threads.running and asyncio._get_running_loop() is None:
+            self._threads.wait(delay_us)
+            self._alive()
         else:
             self.blocked_loop += 1
 
@@ -276,8 +278,8 @@ class SimulatedFiles:
             self.disk.fail_fsyncs -= 1
             self.disk.faults_seen = True
             raise OSError(errno.EIO, "input/output error")
+        sync()  # what is written while this call waits is not covered
         self._wait(self._rng.randrange(self.disk.sync_us_max))
-        sync()
         if dies:
             self._die()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -134,14 +134,16 @@ def check_step(before: Observation, now: Observation) -> Iterator[str]:
 
 
 def check_recovery(
-    model: ReplicaModel, how: str, now: Observation, recovered: Chain, first_base: int
+    model: ReplicaModel, now: Observation, recovered: Chain, bases: Sequence[int]
 ) -> Iterator[str]:
-    """The first observation of a new process, after the last one ended by stop, kill or power.
+    """The first observation of a new process, after the last one ended as `model.ended` says.
+
+    `bases` are the base offsets of the segments, and `recovered` has their batches.
 
     A power cut may take the first segments of a log that was never flushed. The log then starts
     after them. A start above the first batch of the log would hide records that exist.
     """
-    before = model.seen
+    before, how = model.seen, model.ended
     assert before is not None
     if now.leader_epoch < before.leader_epoch:
         yield f"leader epoch fell from {before.leader_epoch} to {now.leader_epoch} in a restart"
@@ -149,14 +151,15 @@ def check_recovery(
     if now.log_end < required:
         yield f"log end {now.log_end} after {how}, but the log had {required} that had to survive"
     risen = now.log_start > model.log_start_max and not model.deletes
-    if risen and (first_base < now.log_start or model.floor > model.log_start_max):
+    if risen and (bases[0] < now.log_start or model.floor > model.log_start_max):
         yield f"log start {now.log_start} after {how}, but it never was above {model.log_start_max}"
     common = min(model.chain.end, recovered.end)
     old, new = model.chain.hash_at(common), recovered.hash_at(common)
     if common and old != new:
         yield f"other bytes below {common} after {how}"
-    if recovered.end != now.log_end and recovered.ends:
-        yield f"the segments end at {recovered.end}, the log at {now.log_end}"
+    end = max(recovered.end, bases[-1])  # an empty segment may start above all batches
+    if end != now.log_end and not model.compacted:
+        yield f"the segments end at {end}, the log at {now.log_end}"
 
 
 def check_epochs(

@@ -154,7 +154,7 @@ class Observer:
         self._extend(key, chain, log)
         problems: list[str] = []
         if model.seen is not None:
-            problems += check_recovery(model, model.ended, now, chain, first)
+            problems += check_recovery(model, now, chain, log.segments.bases)
             if now.log_end < model.seen.log_end:
                 self.truncations += 1
         model.ended = ""
@@ -180,7 +180,8 @@ class Observer:
                 header = parse_header(data, cursor.position)
                 end = cursor.position + header.size_bytes
                 if header.base_offset < chain.end or end > segment.size:
-                    self._report(f"{log.topic_partition}: no batch at {cursor.position} of {inode}")
+                    where = f"{cursor.position} of {segment.file.path}"
+                    self._report(f"{log.topic_partition}: no batch at {where}")
                     return
                 chain.append(header, bytes(data[cursor.position : end]))
                 cursor.position = end

@@ -16,6 +16,8 @@ from typing import Any
 MILLISECOND = 1_000
 SECOND = 1_000_000
 TRACE_LINES_BUFFERED_MAX = 1_000
+NESTED_MAX = 30
+"""Calls that may wait at the same time, each inside of the wait of another one."""
 
 
 class Event:
@@ -77,6 +79,7 @@ class Scheduler:
         self.trace = Trace()
         self._heap: list[tuple[int, int, Event]] = []
         self._count = 0
+        self._nested = 0
 
     def stream(self, name: str) -> random.Random:
         """Return the random numbers of a component. They depend on the seed and the name only."""
@@ -130,6 +133,16 @@ class Scheduler:
                 return True
         self.now_us = max(self.now_us, time_us)
         return False
+
+    def begin_nested(self) -> bool:
+        """Allow `run_until` inside of an event's call. Return False if too many calls do so."""
+        if self._nested >= NESTED_MAX:
+            return False
+        self._nested += 1
+        return True
+
+    def end_nested(self) -> None:
+        self._nested -= 1
 
     def clear(self) -> None:
         """Drop all events: the simulation is over."""

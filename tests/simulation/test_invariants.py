@@ -71,36 +71,45 @@ def model(**fields: Any) -> ReplicaModel:
 def test_a_kill_keeps_the_whole_log() -> None:
     again = SEEN._replace(incarnation=2, leader_epoch=4)
     for how in ("stop", "kill", "power"):
-        assert not [*check_recovery(model(), how, again, LOG, 0)]
+        assert not [*check_recovery(model(ended=how), again, LOG, [0])]
     shorter = chain((0, 2, 1), (2, 2, 1))
     lost = again._replace(log_end=4)
-    assert [*check_recovery(model(), "kill", lost, shorter, 0)]
-    assert [*check_recovery(model(), "stop", lost, shorter, 0)]
+    assert [*check_recovery(model(ended="kill"), lost, shorter, [0])]
+    assert [*check_recovery(model(ended="stop"), lost, shorter, [0])]
 
 
 def test_a_power_cut_keeps_what_was_flushed() -> None:
     again = SEEN._replace(incarnation=2, leader_epoch=4)
     shorter = chain((0, 2, 1), (2, 2, 1))
     lost = again._replace(log_end=4)
-    assert not [*check_recovery(model(floor=4), "power", lost, shorter, 0)]
-    assert [*check_recovery(model(floor=5), "power", lost, shorter, 0)]
+    assert not [*check_recovery(model(floor=4, ended="power"), lost, shorter, [0])]
+    assert [*check_recovery(model(floor=5, ended="power"), lost, shorter, [0])]
 
 
 def test_a_recovery_changes_no_byte_that_it_keeps() -> None:
     again = SEEN._replace(incarnation=2, leader_epoch=4)
     other = chain((0, 2, 1), (2, 2, 1), (4, 2, 3), value=b"w")
-    assert [*check_recovery(model(), "power", again, other, 0)]
-    assert [*check_recovery(model(), "power", again._replace(log_end=8), LOG, 0)]
-    assert [*check_recovery(model(), "power", again._replace(leader_epoch=2), LOG, 0)]
+    assert [*check_recovery(model(ended="power"), again, other, [0])]
+    assert [*check_recovery(model(ended="power"), again._replace(log_end=8), LOG, [0])]
+    assert [*check_recovery(model(ended="power"), again._replace(leader_epoch=2), LOG, [0])]
+
+
+def test_an_empty_log_may_start_above_all_batches() -> None:
+    empty = SEEN._replace(incarnation=2, leader_epoch=4, log_start=8, high_watermark=8, log_end=8)
+    cut = chain((0, 2, 1))
+    deleted = model(floor=0, log_start_max=8, ended="power")
+    assert not [*check_recovery(deleted, empty, cut, [8])]
+    assert not [*check_recovery(deleted, empty, cut, [0, 8])]
+    assert [*check_recovery(deleted, empty, cut, [0])]
 
 
 def test_a_recovery_hides_no_record() -> None:
     hidden = SEEN._replace(incarnation=2, leader_epoch=4, log_start=4)
-    assert [*check_recovery(model(floor=0), "power", hidden, LOG, 0)]
-    assert [*check_recovery(model(floor=4), "power", hidden, LOG, 4)]
-    assert not [*check_recovery(model(floor=0), "power", hidden, LOG, 4)]
-    assert not [*check_recovery(model(deletes=True), "power", hidden, LOG, 0)]
-    assert not [*check_recovery(model(log_start_max=4), "power", hidden, LOG, 0)]
+    assert [*check_recovery(model(floor=0, ended="power"), hidden, LOG, [0])]
+    assert [*check_recovery(model(floor=4, ended="power"), hidden, LOG, [4])]
+    assert not [*check_recovery(model(floor=0, ended="power"), hidden, LOG, [4])]
+    assert not [*check_recovery(model(deletes=True, ended="power"), hidden, LOG, [0])]
+    assert not [*check_recovery(model(log_start_max=4, ended="power"), hidden, LOG, [0])]
 
 
 def test_a_chain_compares_logs_at_each_offset() -> None:

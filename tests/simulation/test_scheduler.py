@@ -193,13 +193,44 @@ def test_shutdown_cancels_the_calls_that_have_not_started() -> None:
     assert [future.cancelled() for future in futures] == [False, False, True, True, True]
 
 
-def test_time_that_a_call_spends_delays_its_result() -> None:
+def test_the_event_loop_goes_on_while_a_call_waits_for_the_disk() -> None:
     work = Work()
-    done = list[int]()
-    future = work.pool.submit(lambda: work.threads.spend(300 * MILLISECOND))
-    future.add_done_callback(lambda _: done.append(work.scheduler.now_us))
+    seen = list[str]()
+
+    def call() -> None:
+        seen.append("before")
+        work.threads.wait(300 * MILLISECOND)
+        seen.append("after")
+
+    def of_loop() -> None:
+        assert not work.threads.running
+        seen.append("loop")
+
+    future = work.pool.submit(call)
+    second = work.submit(2)
+    work.loop.call_later(0.25, of_loop)
+    work.scheduler.run_until(250 * MILLISECOND, lambda: bool(seen))
+    assert seen == ["before", "loop", "after"]
+    assert not work.ran or work.ran == [2], "another call of the process runs before or after"
     work.scheduler.run_until(SECOND)
-    assert done[0] >= 300 * MILLISECOND
+    assert future.done()
+    assert second.done()
+
+
+def test_a_call_that_waits_while_its_process_is_paused_continues_after_the_pause() -> None:
+    work = Work()
+    ended = list[int]()
+
+    def call() -> None:
+        work.threads.wait(10 * MILLISECOND)
+        ended.append(work.scheduler.now_us)
+
+    work.pool.submit(call)
+    work.scheduler.at(5 * MILLISECOND, work.loop.pause)
+    work.scheduler.at(800 * MILLISECOND, work.loop.resume)
+    work.scheduler.run_until(SECOND)
+    assert ended
+    assert ended[0] >= 800 * MILLISECOND or ended[0] < 12 * MILLISECOND
 
 
 def test_calls_of_a_paused_process_wait_and_calls_of_a_killed_one_never_run() -> None:

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from odradek.log.unified_log import UnifiedLog
+from tests.simulation.mutants import MUTANTS, Patches, hunt, planted
+
+DAY_S = 86_400
+TRIED = 2
+RUNS_MAX = 40
+"""Most runs of the test. `python -m tests.simulation.mutants run` allows 200."""
+
+
+def in_rotation() -> list[str]:
+    """Return the mutants of the day."""
+    names = list(MUTANTS)
+    day = int(time.time()) // DAY_S
+    return [names[(TRIED * day + number) % len(names)] for number in range(TRIED)]
+
+
+@pytest.mark.parametrize("number", range(TRIED))
+def test_a_planted_bug_is_found(number: int) -> None:
+    name, seed = in_rotation()[number], int(time.time()) // DAY_S * 1_000
+    print(f"python -m tests.simulation.mutants run {name} --seed {seed}")
+    _, outcome = hunt(MUTANTS[name], seed, RUNS_MAX)
+    assert outcome is not None
+
+
+def test_a_planted_bug_is_removed_afterwards() -> None:
+    before = dict(vars(UnifiedLog))
+    for mutant in MUTANTS.values():
+        with planted(mutant):
+            pass
+    assert dict(vars(UnifiedLog)) == before
+
+
+def test_a_patch_needs_an_existing_function_and_notes_its_calls() -> None:
+    patches = Patches()
+    with pytest.raises(AssertionError, match="no such_method"):
+        patches.replace(UnifiedLog, "such_method", lambda *_: None)
+
+    class Owner:
+        def method(self) -> int:
+            return 1
+
+    patches.replace(Owner, "method", lambda _: 2)
+    assert patches.uncalled == {"method"}
+    assert Owner().method() == 2
+    assert not patches.uncalled
+    patches.undo()
+    assert Owner().method() == 1
