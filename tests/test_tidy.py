@@ -54,6 +54,7 @@ def test_module_has_a_docstring(path: Path) -> None:
 def test_no_module_is_an_orphan() -> None:
     """Every module is imported by another module, or is an entry point that is listed here."""
     entry_points = {
+        "controller.balance",  # awaits the controller's queue
         "controller.alter_partition",  # awaits the controller's queue
         "replication.follower_decisions",  # awaits the fetcher of followers
         "replication.replication_state",  # awaits Partition
@@ -569,6 +570,7 @@ USED_ELSEWHERE = {
     "controller.alter_partition.alter_partition",
     "controller.alter_partition.check_sender",
     "controller.alter_partition.find_partition",
+    "controller.balance.imbalanced_partitions",
     "controller.election.broker_registered",
     "controller.election.broker_unfenced",
     "controller.election.elect_preferred",

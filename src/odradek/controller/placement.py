@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 
 from odradek.config.broker import BrokerConfig
+from odradek.controller.replica_placer import Between, place_replicas
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata.image import BrokerRegistration, MetadataImage, TopicImage
@@ -29,12 +30,14 @@ def plan_topics(
     config: BrokerConfig,
     topics: Sequence[NewTopic],
     new_uuid: Callable[[], Uuid],
+    between: Between = min,
 ) -> Generator[None, None, list[CreatedTopic | KafkaError]]:
     """Decide on the topics of one request, in order and in time slices.
 
-    Return each new topic or its error.
+    Return each new topic or its error. `between` chooses where the rotation over the brokers
+    begins. The default is the first one.
     """
-    plan = _Plan(image, config)
+    plan = _Plan(image, config, between)
     left = ELEMENTS_PER_SLICE
     results: list[CreatedTopic | KafkaError] = []
     for topic in topics:
@@ -53,9 +56,10 @@ def plan_topics(
 class _Plan:
     """The topics of one request while they are planned: their names, and the count of changes."""
 
-    def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
+    def __init__(self, image: MetadataImage, config: BrokerConfig, between: Between) -> None:
         self._image = image
         self._config = config
+        self._between = between
         self._taken = {unified(name): name for name in image.topics_by_name}
         self._changes = 0
 
@@ -66,7 +70,7 @@ class _Plan:
         if topic.assignments:
             replicas = _manual_assignment(self._image, topic)
         else:
-            replicas = _automatic_assignment(self._image, self._config, topic)
+            replicas = _automatic_assignment(self._image, self._config, topic, self._between)
         changes = 1 + len(replicas) + len(configs)
         check_change_count(self._changes + changes)
         self._changes += changes
@@ -92,10 +96,12 @@ def unified(name: str) -> str:
     return name.replace(".", "_")
 
 
-def plan_partitions(image: MetadataImage, request: NewPartitions) -> TopicImage:
+def plan_partitions(
+    image: MetadataImage, request: NewPartitions, between: Between = min
+) -> TopicImage:
     """Return the topic with the partitions added.
 
-    A request adds partitions to a topic only once.
+    A request adds partitions to a topic only once. `between` is as for `plan_topics`.
 
     Raises:
         KafkaError: The request is refused.
@@ -116,19 +122,20 @@ def plan_partitions(image: MetadataImage, request: NewPartitions) -> TopicImage:
             f"{request.count} would not be an increase.",
         )
     check_change_count(request.count - present)
-    replicas = _added_replicas(image, topic, request)
+    replicas = _added_replicas(image, topic, request, between)
     added = tuple(new_partition(present + i, ids) for i, ids in enumerate(replicas))
     changed = {partition.partition: partition for partition in added}
     return TopicImage(topic.name, topic.topic_id, topic.partitions.with_changes(changed))
 
 
 def _added_replicas(
-    image: MetadataImage, topic: TopicImage, request: NewPartitions
+    image: MetadataImage, topic: TopicImage, request: NewPartitions, between: Between
 ) -> list[tuple[BrokerId, ...]]:
     additional = request.count - len(topic.partitions)
     factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
-        return assign_replicas(image.brokers, len(topic.partitions), additional, factor)
+        last = topic.partitions[-1].replicas
+        return place_replicas(image.brokers, additional, factor, between, last)
     if len(request.assignments) != additional:
         raise _bad_assignment(
             f"Attempted to add {additional} additional partition(s), "
@@ -210,7 +217,7 @@ def checked_replicas(
 
 
 def _automatic_assignment(
-    image: MetadataImage, config: BrokerConfig, topic: NewTopic
+    image: MetadataImage, config: BrokerConfig, topic: NewTopic, between: Between
 ) -> list[tuple[BrokerId, ...]]:
     if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
         raise KafkaError(
@@ -228,21 +235,4 @@ def _automatic_assignment(
     if factor == USE_DEFAULT:
         factor = config.get_int("default.replication.factor")
     check_change_count(count)
-    return assign_replicas(image.brokers, 0, count, factor)
-
-
-def assign_replicas(
-    brokers: Mapping[BrokerId, BrokerRegistration], first: int, count: int, factor: int
-) -> list[tuple[BrokerId, ...]]:
-    """Assign `count` partitions, from number `first` on, to the brokers in rotation."""
-    ids = sorted(brokers)
-    if factor > len(ids):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): The target replication factor "
-            f"of {factor} cannot be reached because only {len(ids)} broker(s) are registered.",
-        )
-    return [
-        tuple(ids[(first + number + i) % len(ids)] for i in range(factor))
-        for number in range(count)
-    ]
+    return place_replicas(image.brokers, count, factor, between)
