@@ -64,6 +64,7 @@ def test_no_module_is_an_orphan() -> None:
         "protocol.show",
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
+        "log.follower_read",  # awaits the leader's side of replication
         "log.truncation",  # awaits the replica fetcher
         "metadata.image_records",  # awaits the controller
         "metadata.store.resolution",  # awaits the controller
@@ -558,6 +559,7 @@ USED_ELSEWHERE = {
         )
     ),
     # awaits the replica fetcher
+    "log.follower_read.read_for_follower",
     "log.truncation.LogTruncations.truncate_fully_and_start_at",
     "log.unified_log.UnifiedLog.append_as_follower",
     # awaits the feed

@@ -17,7 +17,8 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.truncation import LOGS_SYNCED_ALONE_MAX, LogTruncations, truncate_to
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.record import iter_batches, iter_records
-from tests.helpers.faulty_files import Buffer, FaultyFiles
+from tests.helpers.crashing_files import Crashed, CrashingFiles
+from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
     TOPIC_ID,
@@ -251,48 +252,6 @@ def test_failed_sync_takes_the_directory_offline(tmp_path: Path) -> None:
         truncate_to(log, 7)
     assert log.log_dir.offline
     manager.close(clean=False)
-
-
-class Crashed(BaseException):
-    pass
-
-
-class CrashingFiles(FaultyFiles):
-    """The process dies before the change number `crash_at` of a file or name."""
-
-    def __init__(self) -> None:
-        super().__init__(loses_names=True)
-        self.crash_at: int | None = None
-
-    def change(self) -> None:
-        if self.crash_at is not None:
-            if self.crash_at == 0:
-                raise Crashed
-            self.crash_at -= 1
-
-    def pwrite(self, fd: int, data: Buffer, position: int) -> int:
-        self.change()
-        return super().pwrite(fd, data, position)
-
-    def ftruncate(self, fd: int, length: int) -> None:
-        self.change()
-        super().ftruncate(fd, length)
-
-    def fsync(self, fd: int) -> None:
-        self.change()
-        super().fsync(fd)
-
-    def fsync_dir(self, path: str) -> None:
-        self.change()
-        super().fsync_dir(path)
-
-    def replace(self, source: str, target: str) -> None:
-        self.change()
-        super().replace(source, target)
-
-    def unlink(self, path: str) -> None:
-        self.change()
-        super().unlink(path)
 
 
 def crashed_in(

@@ -388,3 +388,17 @@ def test_topic_created_again_while_the_old_log_is_offline_keeps_its_records(
     strays = list(tmp_path.glob("b/gone-0.*-stray"))
     assert len(strays) == (not is_recorded)
     assert all((path / "00000000000000000000.log").stat().st_size for path in strays)
+
+
+def test_directory_with_a_torn_topic_id_is_not_the_log_of_a_new_topic(tmp_path: Path) -> None:
+    """A power cut may bring back the unflushed directory of a deleted topic."""
+    machine = Machine(tmp_path)
+    machine.run(prepare, power=None)
+    (tmp_path / "gone-1" / "partition.metadata").write_text("version: 0")
+
+    async def look(machine: Machine) -> None:
+        assert stored(machine.replicas.log(GONE_1)) == []
+        assert stored(machine.replicas.log(GONE_0)) == [b"old"]
+
+    machine.run(look, power=None)
+    assert [path.name for path in tmp_path.glob("gone-1.*-stray")]

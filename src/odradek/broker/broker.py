@@ -171,6 +171,9 @@ class BrokerServer:
             randomness=self._environment.randomness,
             producer_expiration_ms=config.get_int("producer.id.expiration.ms"),
             checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
+            high_watermark_interval_ms=config.get_int(
+                "replica.high.watermark.checkpoint.interval.ms"
+            ),
         )
         load = partial(log_manager.load, node_id=config.node_id)
         await asyncio.get_running_loop().run_in_executor(self._threads.executor, load)

@@ -269,6 +269,13 @@ LOG_CONFIGS = [
         at_least(0),
     ),
     ConfigKey(
+        "replica.high.watermark.checkpoint.interval.ms",
+        _LONG,
+        5_000,
+        _HIGH,
+        "Interval between checkpoints of the high watermarks.",
+    ),
+    ConfigKey(
         "log.segment.delete.delay.ms",
         _LONG,
         60_000,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from odradek.config.log_config import LONG_MAX, LogConfig
@@ -23,6 +23,7 @@ from odradek.log.segments.log_segment import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     LogSegment,
+    last_expired_segment,
 )
 from odradek.log.segments.offset_index import CorruptIndex
 from odradek.log.segments.transaction_index import TXN_INDEX_SUFFIX
@@ -60,6 +61,8 @@ class LoadOptions:
     log_start_offset: int = 0
     high_watermark: int = 0
     cleaned_offset: int = 0
+    never_flushed: bool = False
+    """The checkpoint of recovery points exists, and has no offset above 0 for the log."""
     now_ms: int = 0
     jitter_ms: int = 0
 
@@ -118,7 +121,8 @@ class LogLoader:
         """
         files, directory, options = self._files, self._directory, self._options
         names = recover_swaps(files, directory, files.listdir(directory))
-        self._segments = self._list_segments(names)
+        last_expired = None if options.clean else last_expired_segment(names)
+        self._segments = self._list_segments(names, last_expired)
         first_base = self._segments[0].base_offset if self._segments else 0
         log_start_offset = max(options.log_start_offset, first_base)
         found = RecoveredLeaderEpochs(self._read_epochs(names, log_start_offset), log_start_offset)
@@ -133,6 +137,9 @@ class LogLoader:
             self._segments.append(self._segment(options.log_start_offset))
         self._segments[-1].make_active()
         log_end_offset = self._segments[-1].next_offset()
+        if last_expired is not None:
+            expired_end = self._end_of_expired(last_expired, log_end_offset)
+            log_start_offset = max(log_start_offset, expired_end)
         if log_start_offset > log_end_offset:
             self._restart_at(log_start_offset)
             log_end_offset, recovered_from = log_start_offset, None
@@ -140,6 +147,12 @@ class LogLoader:
         must_write_epochs = epochs.dirty
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
+        topic_id, has_topic_id = None, checkpoints.PARTITION_METADATA_FILE in names
+        if has_topic_id:
+            path = f"{directory}/{checkpoints.PARTITION_METADATA_FILE}"
+            topic_id = checkpoints.read_topic_id(files, path)
+        # No other broker leaves a torn file, but Kafka before 2.8 had none.
+        is_unflushed = not options.recovery_point if has_topic_id else options.never_flushed
         durable = options.clean and options.synced
         recovery_point = log_end_offset if durable else min(options.recovery_point, log_end_offset)
         log = UnifiedLog(
@@ -147,7 +160,8 @@ class LogLoader:
             directory,
             self._log_dir,
             self._config,
-            topic_id=self._stored_topic_id(names),
+            topic_id=topic_id,
+            has_torn_topic_id=topic_id is None and is_unflushed,
             on_disk=True,
             segments=self._segments,
             log_start_offset=log_start_offset,
@@ -160,6 +174,8 @@ class LogLoader:
         )
         if must_write_epochs:
             log.write_leader_epochs()
+        if last_expired is not None:
+            files.unlink(f"{directory}/{last_expired}")
         return log
 
     def _restart_at(self, log_start_offset: int) -> None:
@@ -174,12 +190,19 @@ class LogLoader:
         self._segments[0].create_files()
         self._files.fsync_dir(self._directory)
 
-    def _stored_topic_id(self, names: Collection[str]) -> Uuid | None:
-        """Return the topic id in ``partition.metadata``, or None if the file is missing or torn."""
-        if checkpoints.PARTITION_METADATA_FILE not in names:
-            return None
-        path = f"{self._directory}/{checkpoints.PARTITION_METADATA_FILE}"
-        return checkpoints.read_topic_id(self._files, path)
+    def _end_of_expired(self, name: str, log_end_offset: int) -> int:
+        """Return the end of the last segment that retention has deleted, or 0 if it is too low.
+
+        A power cut may keep the new name of the deleted segment (``.expired.deleted``), and lose
+        the name of the next one and the log start offset. The offsets are not used again.
+        """
+        base_offset = int(name.partition(".")[0])
+        if base_offset < log_end_offset:
+            return 0
+        path, end = f"{self._directory}/{name}", base_offset
+        for _, header in good_batches(self._files, path, base_offset, self._files.size(path)):
+            end = header.last_offset + 1
+        return end
 
     # -- segments ----------------------------------------------------------------------------------
 
@@ -195,17 +218,18 @@ class LogLoader:
         segment.set_index_interval(self._config.index_interval_bytes)
         return segment
 
-    def _list_segments(self, names: list[str]) -> list[LogSegment]:
+    def _list_segments(self, names: list[str], kept: str | None) -> list[LogSegment]:
         """Return the segments in order, by file names.
 
-        Files that a crash left unfinished are removed.
+        Files that a crash left unfinished are removed, apart from the file `kept`.
         """
         segments = []
         present = set(names)
         for name in names:
             path = f"{self._directory}/{name}"
             if name.endswith(TEMPORARY_SUFFIXES):
-                self._files.unlink(path)
+                if name != kept:
+                    self._files.unlink(path)
             elif name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdigit():
                 base_offset = int(name[: -len(LOG_SUFFIX)])
                 segments.append(self._segment(base_offset, self._files.size(path)))
@@ -243,7 +267,9 @@ class LogLoader:
                 at += 1
 
     def _reaches(self, segment: LogSegment, offset: int) -> bool:
-        return any(header.last_offset >= offset for _, header in good_batches(segment, self._files))
+        return any(
+            header.last_offset >= offset for _, header in _good_batches_of(segment, self._files)
+        )
 
     def _remove(self, start: int, end: int, reason: str) -> None:
         for segment in self._segments[start:end]:
@@ -365,7 +391,7 @@ class LogLoader:
         """
         built = segment.index_builder()
         good, next_offset = 0, segment.base_offset
-        for position, header in good_batches(segment, self._files):
+        for position, header in _good_batches_of(segment, self._files):
             built.add(header, position)
             epochs.add(header)
             good, next_offset = position + header.size_bytes, header.last_offset + 1
@@ -384,16 +410,22 @@ def _is_stray(segment: LogSegment, next_offset: int) -> bool:
     return segment.size == 0 and segment.base_offset < next_offset
 
 
-def good_batches(segment: LogSegment, files: Files) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of the batches up to the first invalid one.
+def _good_batches_of(segment: LogSegment, files: Files) -> Iterator[tuple[int, BatchHeader]]:
+    return good_batches(files, segment.file.path, segment.base_offset, segment.size)
+
+
+def good_batches(
+    files: Files, path: str, base_offset: int, file_size: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of the batches of a segment's file up to the first invalid one.
 
     A valid batch is complete, has magic 2 and a correct CRC, and continues the offsets. Its offsets
     fit into an index entry.
     """
-    handle = OpenFile(files, files.open(segment.file.path, READ))
+    handle = OpenFile(files, files.open(path, READ))
     position, chunk, start = 0, memoryview(b""), 0
-    next_offset = segment.base_offset
-    while position + HEADER_BYTES <= segment.size:
+    next_offset = base_offset
+    while position + HEADER_BYTES <= file_size:
         if position + HEADER_BYTES > start + len(chunk):
             chunk, start = (
                 memoryview(files.pread(handle.fd, RECOVERY_READ_BYTES, position)),
@@ -403,7 +435,7 @@ def good_batches(segment: LogSegment, files: Files) -> Iterator[tuple[int, Batch
             return
         header = parse_header(chunk, position - start)
         size = header.size_bytes
-        if header.magic != MAGIC_V2 or size < HEADER_BYTES or position + size > segment.size:
+        if header.magic != MAGIC_V2 or size < HEADER_BYTES or position + size > file_size:
             return
         if position + size > start + len(chunk):
             length = max(size, RECOVERY_READ_BYTES)
@@ -413,7 +445,7 @@ def good_batches(segment: LogSegment, files: Files) -> Iterator[tuple[int, Batch
             return
         if header.base_offset < next_offset or header.last_offset < header.base_offset:
             return
-        if header.last_offset - segment.base_offset >= 2**31:
+        if header.last_offset - base_offset >= 2**31:
             return
         next_offset = header.last_offset + 1
         yield position, header

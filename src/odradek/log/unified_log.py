@@ -23,7 +23,7 @@ from odradek.log.log_dir import LogDir
 from odradek.log.log_flusher import LogFlusher
 from odradek.log.log_read import NOTHING_READ, LogReadInfo, aborted_in, cut_region, read_segments
 from odradek.log.segments.log_cut import LogCut, cut_segments
-from odradek.log.segments.log_segment import LogSegment
+from odradek.log.segments.log_segment import LogSegment, remove_expired_segments
 from odradek.log.segments.log_segments import LogSegments
 from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.log.state import checkpoints
@@ -77,6 +77,7 @@ class UnifiedLog:
         config: LogConfig,
         *,
         topic_id: Uuid | None,
+        has_torn_topic_id: bool = False,
         on_disk: bool,
         segments: list[LogSegment],
         log_start_offset: int,
@@ -91,6 +92,7 @@ class UnifiedLog:
         self.directory = directory
         self.log_dir = log_dir
         self.topic_id = topic_id
+        self.has_torn_topic_id = has_torn_topic_id
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.high_watermark = min(max(high_watermark, log_start_offset), log_end_offset)
@@ -561,7 +563,7 @@ class UnifiedLog:
             except OSError as error:
                 if isinstance(error, FileNotFoundError) and any(s.deleted for s in segments):
                     continue  # the owner deleted or replaced segments in the meantime
-                raise self._read_failed(error, offset) from error
+                raise self.read_failed(error, offset) from error
             found.truncations = truncations
             return found
 
@@ -590,7 +592,7 @@ class UnifiedLog:
                     self.segments, offset, found, self.log_end_offset, wait=False
                 )
         except OSError as error:
-            raise self._read_failed(error, offset) from error
+            raise self.read_failed(error, offset) from error
         return found
 
     def confirm(self, offset: int, found: LogReadInfo) -> bool:
@@ -614,7 +616,8 @@ class UnifiedLog:
                 f"[{self.log_start_offset}, {self.log_end_offset}]",
             )
 
-    def _read_failed(self, error: OSError, offset: int) -> KafkaError:
+    def read_failed(self, error: OSError, offset: int) -> KafkaError:
+        """Return the error to raise. It takes the directory offline unless it is temporary."""
         if error.errno in NO_DESCRIPTOR_ERRNOS:
             return self.log_dir.error(f"read failed: {error}")
         if self.closed:
@@ -696,10 +699,10 @@ class UnifiedLog:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
 
-    def discard(self, segment: LogSegment) -> None:
+    def discard(self, segment: LogSegment, *, expired: bool = False) -> None:
         """Rename the files of a segment that is no longer in the list. They are removed later."""
         due_ms = self.log_dir.clock.time_ms() + self.config.file_delete_delay_ms
-        self.log_dir.remove_later(segment.mark_deleted(), due_ms)
+        self.log_dir.remove_later(segment.mark_deleted(expired=expired), due_ms)
 
     def replace_segments(
         self, old: Sequence[LogSegment], size: int, now_ms: int, *, has_aborted: bool
@@ -745,9 +748,10 @@ class UnifiedLog:
             self.roll(now_ms)
         taken = self.segments.remove_first(count)
         self.raise_log_start(self.segments.bases[0])
+        self.log_dir.request_checkpoint()
         for segment in taken:
             _logger.info("deleting %s: %s", segment.file.path, rule.reason)
-            self.discard(segment)
+            self.discard(segment, expired=True)
             remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
         return count
 
@@ -808,6 +812,7 @@ class UnifiedLog:
         if self.epochs.dirty:
             self._write_epochs(sync=False)
         self._written_epoch = self.epochs.latest
+        remove_expired_segments(files, self.directory, self.log_end_offset)
         self.producers.replace_by(
             reload_producers(files, self.directory, list(self.segments), self.log_end_offset, end)
         )

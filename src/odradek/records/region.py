@@ -81,7 +81,7 @@ class FileRegion:
     def __len__(self) -> int:
         return self.length
 
-    def _held(self) -> RegionFile:
+    def held(self) -> RegionFile:
         """Return the open file.
 
         Code on another thread keeps the reference, because `close` may run in between.
@@ -95,7 +95,7 @@ class FileRegion:
 
     def read(self) -> bytes:
         """Return the bytes of the region, or fewer if the file was truncated."""
-        file, position, remaining = self._held(), self.position, self.length
+        file, position, remaining = self.held(), self.position, self.length
         chunks = []
         while remaining > 0:
             chunk = file.files.pread(file.fd, remaining, position)
@@ -108,7 +108,7 @@ class FileRegion:
 
     def read_piece(self, offset: int, count: int) -> bytes:
         """Return `count` bytes from `offset` of the region, or fewer if the file was truncated."""
-        file = self._held()
+        file = self.held()
         return file.files.pread(file.fd, count, self.position + offset)
 
     def sendfile(self, socket_fd: int, offset: int, count: int) -> int:
@@ -123,7 +123,7 @@ class FileRegion:
 
         Waits for the disk, so it runs on a thread.
         """
-        file = self._held()
+        file = self.held()
         scratch = memoryview(bytearray(min(count, TOUCH_STEP_BYTES)))
         position = self.position + offset
         end = position + count
@@ -168,6 +168,11 @@ class FileRegion:
             if error.errno in _UNSUPPORTED_ERRNOS:
                 return self.warm
             raise
+
+    def shorten(self, length: int) -> None:
+        """Keep the first `length` bytes only."""
+        assert 0 < length <= self.length
+        self.length = length
 
     def close(self) -> None:
         """Drop the reference to the file. May be called twice."""

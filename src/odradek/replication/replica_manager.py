@@ -174,6 +174,10 @@ class ReplicaManager:
             reason = f"it belongs to the unknown topic id {uuid_to_string(log.topic_id)}"
             self._deletions.set_aside(key, reason)
             log = None
+        elif log is not None and log.has_torn_topic_id:
+            # A power cut has brought back the directory of another topic, or tore a new one.
+            self._deletions.set_aside(key, "its topic id is damaged and no record was flushed")
+            log = None
         if log is None:
             log = self._log_manager.create(key, topic_id, config, is_new=not is_start)
         else:

@@ -414,8 +414,7 @@ def test_io_error_takes_the_directory_offline_permanently(tmp_path: Path, fault:
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(KafkaError):
         log.read(0, 100, 1, min_one_message=True)
-    with pytest.raises(KafkaError):
-        manager.create(TopicPartition("other", 0), TOPIC_ID)
+    assert manager.create(TopicPartition("other", 0), TOPIC_ID).log_dir is log.log_dir
     assert failed == [log.log_dir]
     assert files.fsyncs <= fsyncs + 1, "a failed fsync is never tried again"
     manager.close()
@@ -454,6 +453,25 @@ def test_flush_interval_is_kept_by_maintain(tmp_path: Path) -> None:
     manager.maintain(clock.time_ms())
     assert "topic 0 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
     manager.close()
+
+
+def test_high_watermarks_are_written_every_five_seconds(tmp_path: Path) -> None:
+    clock = ManualClock(NOW_MS)
+    manager = open_manager(tmp_path, LogConfig(), clock=clock)
+    path = tmp_path / "replication-offset-checkpoint"
+    append(open_log(manager), [b"a"])
+    clock.advance(4_999)
+    manager.maintain(clock.time_ms())
+    assert not path.exists()
+    clock.advance(1)
+    manager.maintain(clock.time_ms())
+    assert path.read_text() == "0\n1\ntopic 0 1\n"
+    assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
+    append(open_log(manager), [b"b"])
+    clock.advance(5_000)
+    manager.maintain(clock.time_ms())
+    assert path.read_text() == "0\n1\ntopic 0 2\n"
+    manager.close(clean=False)
 
 
 def test_rolled_segments_are_flushed_by_maintain(tmp_path: Path) -> None:

@@ -142,3 +142,84 @@ def test_logs_that_the_metadata_has_lost_are_not_subject_to_retention(tmp_path: 
     manager.unassign([TP])
     assert manager.assigned_logs() == []
     manager.close()
+
+
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("rolled", [True, False])
+def test_offsets_of_records_that_retention_deleted_are_not_used_again_after_a_power_cut(
+    tmp_path: Path, seed: int, rolled: bool
+) -> None:
+    """The cut keeps the new names of deleted segments, and loses the name of the empty one."""
+    files = FaultyFiles(loses_names=True)
+    config = LogConfig(segment_bytes=400, retention_ms=1, file_delete_delay_ms=0)
+    manager = open_manager(tmp_path, config, files)
+    for at in range(9):
+        append(open_log(manager), [b"%d" % at * 90], now_ms=NOW_MS - 10**6)
+    if rolled:
+        open_log(manager).roll(NOW_MS)
+    open_log(manager).flush()
+    manager.checkpoint()
+    assert manager.retain(NOW_MS + 10**9) > 1
+    manager.close(clean=False)
+    for number in range(2):
+        files.crash(tmp_path, random.Random(seed + number))
+        manager = open_manager(tmp_path, config, files)
+        log = open_log(manager)
+        assert log.log_end_offset == 9
+        manager.close(clean=False)
+    manager = open_manager(tmp_path, config, files)
+    assert append(open_log(manager), [b"new"]).first_offset == 9
+    manager.maintain(NOW_MS)
+    assert not list((tmp_path / str(TP)).glob("*.deleted"))
+    manager.close()
+
+
+def test_deleted_segments_are_removed_after_the_log_start_is_on_the_disk(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    config = LogConfig(segment_bytes=400, retention_ms=1, file_delete_delay_ms=0)
+    manager = open_manager(tmp_path, config, files)
+    for at in range(9):
+        append(open_log(manager), [b"%d" % at * 90], now_ms=NOW_MS - 10**6)
+    manager.retain(NOW_MS + 10**9)
+    files.space_left = 0
+    manager.maintain(NOW_MS)
+    assert list((tmp_path / str(TP)).glob("*.deleted"))
+    files.space_left = None
+    manager.maintain(NOW_MS)
+    assert not list((tmp_path / str(TP)).glob("*.deleted"))
+    assert entries(tmp_path)[checkpoints.LOG_START_FILE] == {TP: 9}
+    manager.close()
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+@pytest.mark.parametrize("damage", ["torn", "missing"])
+def test_damaged_topic_id_is_noted_unless_records_were_flushed(
+    tmp_path: Path, damage: str, flushed: bool
+) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    append(manager.create(OTHER, TOPIC_ID), [b"other"])
+    manager.checkpoint()
+    for at in range(9):
+        append(open_log(manager), [b"%d" % at * 90])
+    if flushed:
+        manager.maintain(NOW_MS)
+    manager.close(clean=False)
+    path = tmp_path / str(TP) / checkpoints.PARTITION_METADATA_FILE
+    if damage == "torn":
+        path.write_text("version: 0")
+    else:
+        path.unlink()
+    manager = open_manager(tmp_path, CONFIG)
+    assert open_log(manager).has_torn_topic_id is not flushed
+    manager.close(clean=False)
+
+
+def test_directory_of_an_old_kafka_without_topic_ids_is_used(tmp_path: Path) -> None:
+    """Kafka before 2.8 wrote no ``partition.metadata``. Its recovery points may be unreadable."""
+    manager = open_manager(tmp_path, CONFIG)
+    append(open_log(manager), [b"x"])
+    manager.close(clean=False)
+    (tmp_path / str(TP) / checkpoints.PARTITION_METADATA_FILE).unlink()
+    manager = open_manager(tmp_path, CONFIG)
+    assert not open_log(manager).has_torn_topic_id
+    manager.close(clean=False)

@@ -34,7 +34,7 @@ from odradek.environment.files import (
 )
 from odradek.environment.randomness import Randomness, SystemRandomness
 from odradek.environment.thread_pool import ThreadExecutors
-from odradek.errors import ErrorCode, KafkaError
+from odradek.errors import KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log.directories.closing import close_logs
 from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile, Offsets
@@ -48,6 +48,8 @@ from odradek.log.unified_log import UnifiedLog
 
 CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: interval between writes of the recovery points."""
+HIGH_WATERMARK_INTERVAL_MS = 5_000
+"""``replica.high.watermark.checkpoint.interval.ms``."""
 PRODUCER_EXPIRATION_MS = 86_400_000
 FILE_NAME_BYTES_MAX = 255
 
@@ -97,6 +99,7 @@ class LogManager:
         open_files_max: int | None = None,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
         checkpoint_interval_ms: int = CHECKPOINT_INTERVAL_MS,
+        high_watermark_interval_ms: int = HIGH_WATERMARK_INTERVAL_MS,
         boot_id: str | None = None,
     ) -> None:
         assert log_dirs
@@ -125,6 +128,8 @@ class LogManager:
         """By path. A directory of a Kafka version before 3.7 may have no id."""
         self._producer_expiration_ms = producer_expiration_ms
         self._checkpoint_interval_ms = checkpoint_interval_ms
+        self._high_watermark_interval_ms = high_watermark_interval_ms
+        self._next_high_watermarks_ms = clock.time_ms() + high_watermark_interval_ms
         self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._assigned: set[TopicPartition] = set()
@@ -320,6 +325,7 @@ class LogManager:
                 log_start_offset=log_starts.get(tp, 0),
                 high_watermark=high_watermarks.get(tp, 0),
                 cleaned_offset=cleaned.get(tp, 0),
+                never_flushed=not clean and bool(recovery_points) and not recovery_points.get(tp),
                 now_ms=now_ms,
                 jitter_ms=self._draw_jitter(config),
             )
@@ -451,10 +457,7 @@ class LogManager:
 
         This makes no system call: the first append creates the directory. The log of a partition
         that is not new may be in an offline directory. The empty log is then assigned to that
-        directory.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, because all directories are offline.
+        directory. If all directories are offline, so is the empty log.
         """
         self.assign(topic_partition)
         log = self._logs.get(topic_partition)
@@ -485,10 +488,8 @@ class LogManager:
 
     def _emptiest_directory(self) -> LogDir:
         online = [log_dir for log_dir in self.log_dirs if not log_dir.offline]
-        if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-        if len(online) == 1:
-            return online[0]
+        if len(online) < 2:
+            return (online or self.log_dirs)[0]
         counts = dict.fromkeys(online, 0)
         for log in self._logs.values():
             if log.log_dir in counts:
@@ -631,7 +632,8 @@ class LogManager:
         """Do the work that waits for the disk. Called about every second.
 
         Flush rolled segments, and logs for which `flush.ms` is due. Write the recovery points when
-        a flush moved them, or when their interval is over. Remove files whose delay is over. A
+        a flush moved them, or when their interval is over, and the high watermarks when theirs is
+        over. Remove files whose delay is over. A
         directory that fails goes offline, and the others are still served.
         """
         moved = any(log_dir.checkpoint_due for log_dir in self.log_dirs)
@@ -642,9 +644,14 @@ class LogManager:
                 _logger.warning("flush of %s: %s", log.topic_partition, error)
         if moved or now_ms >= self._next_checkpoint_ms:
             self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
+            self._next_high_watermarks_ms = now_ms + self._high_watermark_interval_ms
             self.checkpoint()
+        elif now_ms >= self._next_high_watermarks_ms:
+            self._next_high_watermarks_ms = now_ms + self._high_watermark_interval_ms
+            self._write_checkpoints(self._write_high_watermarks)
         for log_dir in self.log_dirs:
-            if not log_dir.offline:
+            # The log start offset must be on the disk before the segments below it are removed.
+            if not log_dir.offline and not log_dir.checkpoint_due:
                 try:
                     log_dir.remove_due(now_ms)
                 except OSError as error:
@@ -652,11 +659,14 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Write recovery points, log starts and high watermarks of every online directory."""
+        self._write_checkpoints(self._checkpoint_directory)
+
+    def _write_checkpoints(self, write: Callable[[LogDir], None]) -> None:
         for log_dir in self.log_dirs:
             if log_dir.offline:
                 continue
             try:
-                self._checkpoint_directory(log_dir)
+                write(log_dir)
             except OSError as error:
                 if error.errno not in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
                     log_dir.fail(error, "writing checkpoints")
@@ -664,6 +674,10 @@ class LogManager:
                 # The old files are still valid. A start from them reads more of the logs.
                 log_dir.request_checkpoint()
                 _logger.warning("writing the checkpoints of %s: %s", log_dir.path, error)
+
+    def _write_high_watermarks(self, log_dir: LogDir) -> None:
+        name = checkpoints.HIGH_WATERMARK_FILE
+        self._checkpoints[log_dir][name].write(self._collectors(log_dir)[name])
 
     def _checkpoint_directory(self, log_dir: LogDir) -> None:
         log_dir.clear_checkpoint_request()

@@ -12,7 +12,7 @@ import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -21,6 +21,7 @@ from odradek.environment.files import (
     READ_WRITE,
     UPDATE,
     Buffer,
+    Files,
     OpenFile,
     unlink_if_exists,
     write_all,
@@ -51,6 +52,10 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 DELETED_SUFFIX = ".deleted"
+EXPIRED_SUFFIX = ".expired.deleted"
+"""Suffix of the ``.log`` that retention has deleted. It is evidence of how long the log was. Kafka
+removes it as it does any ``.deleted`` file.
+"""
 COPY_SUFFIX = ".tmp"
 """Suffix of an unfinished copy. The next start removes it."""
 COPY_BYTES = 1_048_576
@@ -807,17 +812,19 @@ class LogSegment:
         self.file.retire()
         self._cache.forget(self)
 
-    def mark_deleted(self) -> list[str]:
+    def mark_deleted(self, *, expired: bool = False) -> list[str]:
         """Rename the files to ``.deleted``. Return their paths, to be removed later."""
         self.retire()
         paths = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
+            is_expired = expired and suffix == LOG_SUFFIX
+            deleted = path + (EXPIRED_SUFFIX if is_expired else DELETED_SUFFIX)
             try:
-                self._pool.files.replace(path, path + DELETED_SUFFIX)
+                self._pool.files.replace(path, deleted)
             except FileNotFoundError:
                 continue
-            paths.append(path + DELETED_SUFFIX)
+            paths.append(deleted)
         return paths
 
     def remove_files(self) -> None:
@@ -831,3 +838,15 @@ def _index_bytes(index: OffsetIndex, time_index: TimeIndex) -> int:
     """Return the memory that loaded indexes take."""
     entries = len(index) * OFFSET_ENTRY_BYTES + len(time_index) * TIME_ENTRY_BYTES
     return INDEX_OVERHEAD_BYTES + entries
+
+
+def last_expired_segment(names: Collection[str]) -> str | None:
+    """Return the name of the last ``.log`` that retention has deleted, or None."""
+    return max((name for name in names if name.endswith(EXPIRED_SUFFIX)), default=None)
+
+
+def remove_expired_segments(files: Files, directory: str, offset: int) -> None:
+    """Remove the files of segments that retention has deleted, if `offset` is used again."""
+    for name in files.listdir(directory):
+        if name.endswith(EXPIRED_SUFFIX) and int(name.partition(".")[0]) >= offset:
+            unlink_if_exists(files, f"{directory}/{name}")

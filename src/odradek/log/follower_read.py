@@ -1,0 +1,66 @@
+"""Reads for followers: up to the log's end, with the records above the high watermark copied.
+
+A region is sent by sendfile, which hands over pages of the file. A leader that is deposed truncates
+records above the high watermark in place, possibly while a response is sent. A follower would then
+get zeros, or parts of other batches whose offsets and epochs no CRC covers. These records are
+therefore copied when the response is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from odradek.environment.files import Files
+from odradek.log.log_read import LogReadInfo
+from odradek.log.residency import read_resident, read_waiting
+from odradek.log.unified_log import UnifiedLog
+
+
+def read_for_follower(
+    log: UnifiedLog, offset: int, max_bytes: int, high_watermark: int, *, wait: bool
+) -> LogReadInfo:
+    """Read as `UnifiedLog.read` does. `LogReadInfo.copied` follows the region.
+
+    Args:
+        log: The leader's log.
+        offset: The first offset.
+        max_bytes: The maximum size of region and copy. The first batch may be larger.
+        high_watermark: The high watermark, or an earlier one.
+        wait: Whether the disk may be read. Then this may run on any thread, and the owner confirms
+            the result (`UnifiedLog.confirm`).
+
+    Raises:
+        KafkaError: As for `UnifiedLog.read`.
+        NotResident: Without `wait`, the disk would have to be read.
+    """
+    reading = log.read if wait else log.read_resident
+    found = reading(offset, max_bytes, log.log_end_offset, min_one_message=True)
+    try:
+        return _copy_uncommitted(log.log_dir.files, found, high_watermark, wait=wait)
+    except OSError as error:
+        raise log.read_failed(error, offset) from error
+
+
+def _copy_uncommitted(
+    files: Files, read: LogReadInfo, high_watermark: int, *, wait: bool
+) -> LogReadInfo:
+    """Return the read with a region that ends at the high watermark, and a copy of the rest."""
+    segment, region = read.segment, read.region
+    if segment is None or region is None:
+        return read
+    start = 0
+    if high_watermark > segment.base_offset:
+        found = segment.locate(high_watermark, wait=wait)
+        if found is None:
+            return read
+        start = max(found[0] - region.position, 0)
+    if start >= region.length:
+        return read
+    length, position = region.length - start, region.position + start
+    fetch = read_waiting if wait else read_resident
+    copied = fetch(files, region.held().fd, length, position, length)
+    if start:
+        region.shorten(start)
+        return replace(read, copied=copied)
+    region.close()
+    return replace(read, region=None, copied=copied)
