@@ -569,7 +569,6 @@ USED_ELSEWHERE = {
     "metadata.delta.MetadataDelta.replaying",
     "metadata.image.MetadataImage.is_eligible",
     "metadata.znodes.decode_broker",
-    "controller.alter_partition.alter_partition",
     "controller.alter_partition.check_sender",
     "controller.alter_partition.find_partition",
     "controller.balance.imbalanced_partitions",

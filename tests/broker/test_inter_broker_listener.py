@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from odradek.broker.broker import BrokerServer
 from odradek.broker.requests.apis import API_BY_KEY, INTER_BROKER_APIS, Api
+from odradek.client.connection import request_frame
 from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.image import Endpoint, SecurityProtocol
@@ -25,9 +29,11 @@ from odradek.protocol.messages.fetch_request import (
 )
 from odradek.protocol.messages.fetch_response import FetchResponse
 from odradek.protocol.registry import request_class, response_class
+from odradek.result_tasks import wait
 from odradek.testing import Broker
 from testkit.wire import ConnectionClosed, WireClient
 from tests.helpers.two_brokers import CONTROLLER_ID, Roles, TwoBrokers, run_with_two_brokers
+from tests.protocol.building import build
 
 Test = Callable[[TwoBrokers], Awaitable[None]]
 BY_NAME = pytest.mark.parametrize("api", INTER_BROKER_APIS, ids=lambda api: api.message_name)
@@ -138,8 +144,6 @@ def test_a_consumer_is_served_on_both_listeners(run: Any) -> None:
 def test_a_broker_without_the_inter_broker_listener_does_not_start(
     tmp_path: Path, properties: dict[str, str], is_member: bool
 ) -> None:
-    import asyncio
-
     membership = Roles(1, {}) if is_member else None
     config = BrokerConfig({"log.dirs": str(tmp_path), **properties})
     server = BrokerServer(config, store=MemoryStore(), membership=membership)
@@ -163,5 +167,37 @@ def test_a_registration_has_every_listener_with_its_security_protocol(run: Any) 
             Endpoint("CLIENTS", "127.0.0.1", 0, plaintext),
             Endpoint("BROKERS", "127.0.0.1", 0, plaintext),
         ]
+
+    run(test)
+
+
+async def exchange(port: int, frame: bytes) -> bytes:
+    """Send a frame over a new connection. Return all bytes of the broker until it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(struct.pack(">i", len(frame)) + frame)
+    writer.write_eof()
+    received = await reader.read()
+    writer.close()
+    return received
+
+
+def test_malformed_requests_of_brokers_cost_their_connection_only(run: Any, seed: int) -> None:
+    random = Random(seed)
+
+    async def test(brokers: TwoBrokers) -> None:
+        channel = brokers.channel(CONTROLLER_ID, "BROKERS")
+        port = brokers.port(CONTROLLER_ID, "BROKERS")
+        outcomes = {True: 0, False: 0}
+        for api in INTER_BROKER_APIS:
+            cls, response = request_class(api.key), response_class(api.key)
+            for version in range(api.min_version, api.max_version + 1):
+                frame = request_frame(build(cls, version, random), version, 5)
+                for _ in range(10):
+                    data = bytearray(frame)
+                    data[random.randrange(8, len(data))] = random.randrange(256)
+                    size = random.choice([len(data), random.randrange(len(data))])
+                    outcomes[bool(await exchange(port, bytes(data[:size])))] += 1
+            await wait(channel.send(cls(), response))
+        assert outcomes[True] and outcomes[False]
 
     run(test)

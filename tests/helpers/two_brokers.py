@@ -7,6 +7,7 @@ listener CLIENTS, brokers to BROKERS.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,10 +23,39 @@ from odradek.metadata.controller_channel import ControllerNode
 from odradek.metadata.image import BrokerRegistration, MetadataImage
 from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.codec import Message
+from odradek.protocol.registry import response_class
 from odradek.result_tasks import wait
+from odradek.results import Result
 
 CONTROLLER_ID, OTHER_ID = 1, 2
 EPOCH = 77
+
+
+class RecordedRequests:
+    """The requests that the controller got from brokers, and the responses that it will return."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.responses: deque[Any] = deque()
+        self._arrived = asyncio.Event()
+
+    def _respond(self, request: Any) -> Any:
+        self.requests.append(request)
+        self._arrived.set()
+        response = self.responses.popleft() if self.responses else response_to(request)
+        return response if isinstance(response, Result) else Result(response)
+
+    alter_partition = broker_heartbeat = poll = image_chunk = _respond
+
+    async def received(self, count: int) -> None:
+        """Wait until so many requests have arrived."""
+        while len(self.requests) < count:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+
+def response_to(request: Message) -> Message:
+    return response_class(request.API_KEY)()
 
 
 class Roles:
@@ -36,6 +66,7 @@ class Roles:
         self._nodes = nodes
         self.broker_epoch = EPOCH
         self.role: int | None = CONTROLLER_ID
+        self.controller_requests = RecordedRequests()
 
     @property
     def is_controller(self) -> bool:
@@ -73,6 +104,10 @@ class TwoBrokers:
     @property
     def controller(self) -> BrokerServer:
         return self.servers[CONTROLLER_ID]
+
+    @property
+    def controller_requests(self) -> RecordedRequests:
+        return self.roles[CONTROLLER_ID].controller_requests
 
     @property
     def other(self) -> BrokerServer:

@@ -32,7 +32,7 @@ async def handle(
     assert cluster is not None, "a single broker does not serve AllocateProducerIds"
     try:
         cluster.check_controller()
-        check_broker_epoch(services.image(), request.broker_id, request.broker_epoch)
+        check_broker_epoch(services.controller.image, request.broker_id, request.broker_epoch)
         block = await services.controller.allocate_producer_ids()
     except KafkaError as error:
         return Result(AllocateProducerIdsResponse(error_code=error.code))

@@ -125,8 +125,12 @@ APIS: tuple[Api, ...] = (
 )
 
 INTER_BROKER_APIS: tuple[Api, ...] = (
+    Api(ApiKey.ALTER_PARTITION, 2, 3, "alter_partition"),
     Api(ApiKey.ENVELOPE, 0, 0, "envelope"),
+    Api(ApiKey.BROKER_HEARTBEAT, 0, 1, "broker_heartbeat"),
     Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, "allocate_producer_ids"),
+    Api(ApiKey.METADATA_FEED, 0, 0, "metadata_feed"),
+    Api(ApiKey.METADATA_IMAGE, 0, 0, "metadata_image"),
 )
 
 API_BY_KEY: dict[int, Api] = {int(api.key): api for api in APIS}

@@ -18,9 +18,40 @@ if TYPE_CHECKING:
     from odradek.environment.environment import Environment
     from odradek.metadata.controller_channel import ControllerNode
     from odradek.metadata.image import MetadataImage
+    from odradek.protocol.messages.alter_partition_request import AlterPartitionRequest
+    from odradek.protocol.messages.alter_partition_response import AlterPartitionResponse
+    from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+    from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+    from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
+    from odradek.protocol.messages.metadata_feed_response import MetadataFeedResponse
+    from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
+    from odradek.protocol.messages.metadata_image_response import MetadataImageResponse
+    from odradek.results import Result
 
 SOFTWARE = ("odradek-broker", __version__)
 """Name and version that a broker reports to another one in ApiVersions."""
+
+
+class ControllerRequests(Protocol):
+    """Requests of brokers that the active controller executes.
+
+    The responses have the controller's errors. A controller that is deposed completes the results
+    of requests that it has not executed with NOT_CONTROLLER.
+    """
+
+    def alter_partition(self, request: AlterPartitionRequest, /) -> Result[AlterPartitionResponse]:
+        """Change ISRs. The request has the fields of version 3."""
+
+    def broker_heartbeat(
+        self, request: BrokerHeartbeatRequest, /
+    ) -> Result[BrokerHeartbeatResponse]:
+        """Take the state of a broker, and report whether it may shut down."""
+
+    def poll(self, request: MetadataFeedRequest, /) -> Result[MetadataFeedResponse]:
+        """Return the changes of the metadata after a position, or wait for the next one."""
+
+    def image_chunk(self, request: MetadataImageRequest, /) -> Result[MetadataImageResponse]:
+        """Return a chunk of the whole metadata."""
 
 
 class ClusterMembership(Protocol):
@@ -33,6 +64,10 @@ class ClusterMembership(Protocol):
     @property
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration. -1: it is not registered."""
+
+    @property
+    def controller_requests(self) -> ControllerRequests:
+        """The requests that this broker executes while it is the active controller."""
 
     def controller(self) -> ControllerNode | None:
         """Return the active controller, or None while it is not known."""
