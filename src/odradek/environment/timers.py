@@ -28,6 +28,21 @@ class Timers(Protocol):
         """Return after `delay_s` seconds."""
 
 
+class OneLoopTimers:
+    """The timers of one event loop, which may be set from outside of it on the same thread."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Timer:
+        return self._loop.call_later(delay_s, callback, *args)
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+
+
 class LoopTimers:
     """The timers of the running event loop."""
 

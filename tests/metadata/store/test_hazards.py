@@ -357,6 +357,20 @@ def test_hazard_10_the_limit_counts_every_byte_of_many_small_operations(world: W
     run(scenario())
 
 
+def test_a_cancelled_write_is_executed_and_fires_its_watches(world: World) -> None:
+    async def scenario() -> None:
+        session = await opened(world)
+        await session.store.exists("/a", session.watcher())
+        writing = asyncio.create_task(session.store.create("/a"))
+        await asyncio.sleep(0)
+        writing.cancel()
+        await session.store.sync()
+        assert session.events == [WatchEvent(EventKind.CREATED, "/a")]
+        await session.store.close()
+
+    run(scenario())
+
+
 def test_hazard_10_writes_in_flight_are_executed_in_the_order_of_their_calls(world: World) -> None:
     async def scenario() -> None:
         store = (await opened(world)).store

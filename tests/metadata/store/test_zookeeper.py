@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from odradek.metadata.store.interface import (
+    CHROOT_BYTES_MAX,
     Create,
     EventKind,
     NodeExistsError,
@@ -70,6 +71,12 @@ def test_wrong_credentials_cannot_read_the_nodes_of_others(zookeeper: ZooKeeperP
 
     run(scenario())
     assert "secret" not in repr(Credentials("digest", "odradek:secret"))
+
+
+def test_a_root_with_a_long_path_is_refused() -> None:
+    ZooKeeperAddress("127.0.0.1:2181", "/" + "a" * (CHROOT_BYTES_MAX - 1))
+    with pytest.raises(ValueError, match="more than 100 bytes"):
+        ZooKeeperAddress("127.0.0.1:2181", "/" + "a" * CHROOT_BYTES_MAX)
 
 
 def test_two_stores_below_different_roots_share_nothing(zookeeper: ZooKeeperProcess) -> None:

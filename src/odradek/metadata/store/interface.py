@@ -56,6 +56,9 @@ MULTI_BYTES_MAX = 786_432
 ZooKeeper closes the connection of a request above ``jute.maxbuffer``, 1,048,575 bytes by default.
 """
 
+CHROOT_BYTES_MAX = 100
+"""Upper bound of the path of the store's root in ZooKeeper, which precedes each path."""
+
 _OPERATION_OVERHEAD_BYTES = 80
 """Bytes of an operation besides path and data in ZooKeeper's encoding: headers, ACL, version."""
 
@@ -322,13 +325,10 @@ class SingleNodeStore(MetadataStore, Protocol):
 
 
 def operations_bytes(operations: Sequence[Operation]) -> int:
-    """Return an upper bound of the operations' size in a request to ZooKeeper.
-
-    The path of the store's root in ZooKeeper (chroot) is at most 100 bytes long.
-    """
+    """Return an upper bound of the operations' size in a request to ZooKeeper."""
     total = 0
     for operation in operations:
-        total += _OPERATION_OVERHEAD_BYTES + 100 + len(operation.path.encode())
+        total += _OPERATION_OVERHEAD_BYTES + CHROOT_BYTES_MAX + len(operation.path.encode())
         if isinstance(operation, Create | Set):
             total += len(operation.data)
     return total

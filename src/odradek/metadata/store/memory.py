@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from odradek.environment.timers import Timers
+from odradek.environment.timers import OneLoopTimers, Timers
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble, Server
 from odradek.metadata.store.interface import (
     ANY_VERSION,
@@ -93,11 +93,12 @@ class MemoryStore:
 
         Args:
             ensemble: The servers. Default: a server of its own, for a single broker.
-            timers: The timers of the session's event loop, for delayed messages. The ensemble
-                uses them from outside that loop. They are needed if its conditions have delays.
+            timers: The timers of delayed messages. The ensemble uses them from outside the event
+                loop of the session. Default: the timers of the loop on which the store is opened.
         """
         self.ensemble = ensemble or MemoryEnsemble(EnsembleConditions(multi_bytes_max=None))
-        self._timers = timers
+        self._given_timers = timers
+        self._timers: Timers | None = None
         self._events = SessionEvents()
         self._session_id = NO_SESSION
         self._watches = Watches()
@@ -130,6 +131,7 @@ class MemoryStore:
     async def open(self) -> None:
         assert self.state is SessionState.CLOSED, "opened twice"
         self._loop = asyncio.get_running_loop()
+        self._timers = self._given_timers or OneLoopTimers(self._loop)
         self._session_id = self.ensemble.begin_session(self)
         self._connect()
 
@@ -158,7 +160,7 @@ class MemoryStore:
         if delay_ms == 0:
             self._running_loop().call_soon(call, *arguments)
         else:
-            assert self._timers is not None, "delayed messages need timers"
+            assert self._timers is not None, "the store was never opened"
             self._timers.call_later(delay_ms / 1000, call, *arguments)
 
     # --- faults ---

@@ -19,6 +19,8 @@ from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
+from odradek.metadata.store.interface import CHROOT_BYTES_MAX
+
 RETRY_DELAY_S = 0.05
 RETRY_DELAY_MAX_S = 1.0
 """Delays between attempts to connect. They double from the first to the second."""
@@ -43,6 +45,10 @@ class ZooKeeperAddress:
     """``HOST:PORT``, with commas between several servers."""
     chroot: str = ""
     """The path of the root of the store, such as ``/odradek``. It is created if it is missing."""
+
+    def __post_init__(self) -> None:
+        if len(self.chroot.encode()) > CHROOT_BYTES_MAX:
+            raise ValueError(f"the path {self.chroot} has more than {CHROOT_BYTES_MAX} bytes")
 
     def __str__(self) -> str:
         return self.hosts + self.chroot
