@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.environment import file_system_sync
 from odradek.environment.files import (
     Files,
     PortableFiles,
@@ -112,3 +115,28 @@ def test_the_time_of_the_last_change_is_copied_to_the_nanosecond(tmp_path: Path)
 def test_the_usable_space_is_a_part_of_the_whole(tmp_path: Path) -> None:
     space = FILES.space(str(tmp_path))
     assert 0 < space.usable_bytes <= space.total_bytes
+
+
+def test_file_system_is_synced_also_without_syncfs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FILES.sync(str(tmp_path))
+    synced: list[str] = []
+    monkeypatch.setattr(file_system_sync, "_syncfs", lambda: None)
+    monkeypatch.setattr(os, "sync", lambda: synced.append("all"))
+    FILES.sync(str(tmp_path))
+    assert synced == ["all"]
+    with pytest.raises(FileNotFoundError):
+        FILES.sync(str(tmp_path / "missing"))
+
+
+def test_error_of_a_sync_of_the_file_system_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_fd: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    monkeypatch.setattr(file_system_sync, "_syncfs", lambda: fail)
+    with pytest.raises(OSError, match="nput/output"):
+        FILES.sync(str(tmp_path))

@@ -350,3 +350,21 @@ def test_log_append_time_of_the_leader_is_not_changed(tmp_path: Path) -> None:
     follower.append_as_follower(memoryview(bytes_of(leader)), EPOCH, now_ms=NOW_MS + 999)
     assert bytes_of(follower) == bytes_of(leader)
     manager.close()
+
+
+def test_follower_takes_high_watermark_and_log_start_of_its_leader(tmp_path: Path) -> None:
+    """The high watermark is at most the follower's own log end (rule R8)."""
+    manager, leader, follower = open_logs(tmp_path)
+    batches = list(iter_batches(filled(leader, 6)))
+    feed(follower, b"".join(batches[:4]), [10_000])
+    assert follower.advance_high_watermark(12)
+    assert follower.high_watermark == follower.log_end_offset == 8
+    assert not follower.advance_high_watermark(5)
+    follower.raise_log_start(3)
+    manager.maintain(NOW_MS)
+    manager.close(clean=False)
+    manager = open_manager(tmp_path, CONFIG)
+    found = manager.get(FOLLOWER)
+    assert found is not None
+    assert (found.log_start_offset, found.high_watermark, found.log_end_offset) == (3, 8, 8)
+    manager.close(clean=False)

@@ -1,9 +1,9 @@
 """The first appends and epochs of a partition, with kills at each step: no position gets lost.
 
 A consumer that has read a record returns with the offset after it and the leader epoch of the
-record. After any kill or stop of the broker neither OffsetForLeaderEpoch nor a fetch may send it
-back: an undefined end offset, one below its position, and OFFSET_OUT_OF_RANGE all make librdkafka
-go to the beginning (``auto.offset.reset=earliest``).
+record. After any kill or stop of the broker, no response may send it back. librdkafka goes to the
+beginning (``auto.offset.reset=earliest``) after OFFSET_OUT_OF_RANGE, and if OffsetForLeaderEpoch
+returns no end offset or one below the position.
 """
 
 from __future__ import annotations

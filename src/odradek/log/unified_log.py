@@ -690,14 +690,14 @@ class UnifiedLog:
                 f"watermark {self.high_watermark}",
             )
         self.raise_log_start(offset)
-        self.log_dir.request_checkpoint()
 
     def raise_log_start(self, offset: int) -> None:
-        """Advance the log start offset. It never decreases."""
+        """Advance the log start offset, at most to the high watermark. It never decreases."""
         if offset <= self.log_start_offset:
             return
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
+        self.log_dir.request_checkpoint()
 
     def discard(self, segment: LogSegment, *, expired: bool = False) -> None:
         """Rename the files of a segment that is no longer in the list. They are removed later."""
@@ -748,7 +748,6 @@ class UnifiedLog:
             self.roll(now_ms)
         taken = self.segments.remove_first(count)
         self.raise_log_start(self.segments.bases[0])
-        self.log_dir.request_checkpoint()
         for segment in taken:
             _logger.info("deleting %s: %s", segment.file.path, rule.reason)
             self.discard(segment, expired=True)
