@@ -98,7 +98,7 @@ def test_equal_racks_get_equal_numbers_of_leaders_and_replicas(seed: int) -> Non
     brokers = registered({broker: "abc"[broker % 3] for broker in range(9)})
     made = placed(brokers, 30, 3, seed)
     leading = Counter(brokers[BrokerId(replicas[0])].rack for replicas in made)
-    assert max(leading.values()) - min(leading.values()) <= 4
+    assert set(leading.values()) == {10}
     everyone = Counter(brokers[BrokerId(each)].rack for replicas in made for each in replicas)
     assert set(everyone.values()) == {30}
 

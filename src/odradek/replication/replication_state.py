@@ -490,6 +490,9 @@ class ReplicationState:
 
         It is ignored unless it is for the pending proposal, has this leader epoch, and is not older
         than the committed state. An equal partition epoch means that the proposal changed nothing.
+
+        The caller applies a response after the image of the same metadata offset, because a raised
+        `min.insync.replicas` may be in flight. The controller fills the ELR with the new value.
         """
         if (
             self.pending != proposal
