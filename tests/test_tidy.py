@@ -66,8 +66,6 @@ def test_no_module_is_an_orphan() -> None:
         "log.cleaner.worker",  # a process of its own
         "log.follower_read",  # awaits the leader's side of replication
         "log.truncation",  # awaits the replica fetcher
-        "metadata.image_records",  # awaits the controller
-        "metadata.store.resolution",  # awaits the controller
         "metadata.store.zookeeper",  # awaits `odradek serve --zookeeper`
         "pipeline.jobs.ingest",
     }
@@ -545,7 +543,6 @@ USED_ELSEWHERE = {
         )
     ),
     "metadata.store.resolution.create_ephemeral",  # awaits the controller
-    "metadata.store.resolution.write_with_version_node",
     "metadata.store.zookeeper_client._OrderedHandler.async_result",  # called by kazoo
     "metadata.store.zookeeper_client._OrderedHandler.running",
     *(
@@ -566,9 +563,8 @@ USED_ELSEWHERE = {
     "metadata.image_records.image_records",
     "metadata.records.decode_record",
     # awaits the controller of a cluster
-    "metadata.delta.MetadataDelta.replaying",
+    "metadata.image_records.partition_change",
     "metadata.image.MetadataImage.is_eligible",
-    "metadata.znodes.decode_broker",
     "controller.alter_partition.check_sender",
     "controller.alter_partition.find_partition",
     "controller.balance.imbalanced_partitions",

@@ -37,26 +37,6 @@ async def end_slice() -> None:
     await asyncio.sleep(0)
 
 
-class SliceCounter:
-    """The count of elements of one piece of work in a coroutine, over all of its lists."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self) -> None:
-        self._left = ELEMENTS_PER_SLICE
-
-    def charge(self, count: int) -> None:
-        """Count `count` further elements, because the current element has so many parts."""
-        self._left -= count
-
-    async def count(self) -> None:
-        """Count one element, and end the slice before it if the slice is over."""
-        if self._left <= 0:
-            self._left = ELEMENTS_PER_SLICE
-            await end_slice()
-        self._left -= 1
-
-
 def run_to_completion(work: Generator[None, None, R]) -> R:
     """Run the generator without ending any slice."""
     while True:

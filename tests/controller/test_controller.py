@@ -61,7 +61,7 @@ class Run:
         self.store = store
         self.node_id = node_id
         self.published: list[tuple[MetadataImage, MetadataImage]] = []
-        self.controller.subscribe(lambda old, new: self.published.append((old, new)))
+        self.controller.subscribe(lambda _, old, new: self.published.append((old, new)))
 
     async def __aenter__(self) -> Run:
         await self.controller.start(broker(self.node_id))
@@ -97,8 +97,8 @@ def test_created_topic_is_published_before_the_call_returns(make_store: MakeStor
             old, new = run.published[-1]
             assert "t" not in old.topics_by_name
             assert new is run.image
-            assert new.topics_by_name[TopicName("t")] is created.image
-            assert new.topics_by_id[created.image.topic_id] is created.image
+            assert new.topics_by_name[TopicName("t")] == created.image
+            assert new.topics_by_id[created.image.topic_id] == created.image
             assert [p.leader for p in created.image.partitions] == [1, 1, 1]
             assert new.partition("t", 2) is not None
             assert new.partition("t", 3) is None
@@ -360,7 +360,7 @@ def test_broker_configs_are_in_effect_when_the_call_returns(make_store: MakeStor
         async with Run(make_store()) as it:
             seen: list[int] = []
             it.controller.subscribe(
-                lambda old, new: seen.append(it.config.get_int("message.max.bytes"))
+                lambda delta, old, new: seen.append(it.config.get_int("message.max.bytes"))
             )
             await it.alter(ResourceType.BROKER, "", ("message.max.bytes", OpType.SET, "2000"))
             await it.alter(ResourceType.BROKER, "1", ("message.max.bytes", OpType.SET, "3000"))

@@ -9,6 +9,7 @@ from odradek.controller.placement import plan_partitions, plan_topics
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.topics import (
     CHANGES_PER_REQUEST_MAX,
     CreatedTopic,
@@ -32,7 +33,9 @@ def planned(made: MetadataImage, topic: NewTopic, **config: object) -> CreatedTo
 
 def image(*brokers: int, topics: tuple[str, ...] = ()) -> MetadataImage:
     ids = [BrokerId(number) for number in brokers or (1,)]
-    made = MetadataImage(brokers={it: BrokerRegistration(it, "host", 9092) for it in ids})
+    made = MetadataImage(
+        brokers=PersistentMap({it: BrokerRegistration(it, "host", 9092) for it in ids})
+    )
     for name in topics:
         created = planned(made, NewTopic(name, 2, 1))
         made = made.with_topics({created.image.name: created.image}, {})

@@ -47,6 +47,7 @@ from tests.coordinator.group.on_disk import OFFSETS, OnDisk, coordinator, image_
 from tests.coordinator.group.test_consumer_requests import classic_join
 from tests.coordinator.group.test_group_coordinator import CLIENT
 from tests.helpers.event_loop import on_loop
+from tests.helpers.metadata_deltas import delta_between
 
 
 @pytest.mark.parametrize(
@@ -305,7 +306,7 @@ async def test_new_leader_epoch_loads_the_shard_from_the_log(tmp_path: Path) -> 
         waiting = write(state, offset(2))
         truncate_to(state.log(), 1)  # another leader has not got it
         old, state.image = state.image, with_leader_epoch(state.image, 1)
-        state.groups.on_metadata(old, state.image)
+        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
         assert waiting.get() is ErrorCode.NOT_COORDINATOR
         with pytest.raises(KafkaError) as error:
             runtime.shard(0)
@@ -324,7 +325,7 @@ async def test_metadata_of_the_same_leader_epoch_keeps_the_shard(tmp_path: Path)
         state.flushes = []
         waiting = write(state, offset(1))
         old, state.image = state.image, with_leader_epoch(state.image, 0)
-        state.groups.on_metadata(old, state.image)
+        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
         assert state.groups.runtime.shard(0) is shard
         state.flushes[0].set_result(None)
         assert await wait(waiting) is ErrorCode.NONE
@@ -342,7 +343,7 @@ async def test_damaged_log_is_read_again_in_the_next_leader_epoch(tmp_path: Path
             with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
                 runtime.shard(0)
         old, state.image = state.image, with_leader_epoch(state.image, 1)
-        state.groups.on_metadata(old, state.image)
+        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
         await runtime.loads_done()
         assert committed(state) == 1
 

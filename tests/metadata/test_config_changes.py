@@ -15,6 +15,7 @@ from odradek.metadata.config_changes import (
     plan_config_change,
 )
 from odradek.metadata.image import BrokerRegistration, MetadataImage, TopicImage
+from odradek.metadata.persistent import PersistentMap
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 GROUP, METRICS = ResourceType.GROUP, ResourceType.CLIENT_METRICS
@@ -23,7 +24,8 @@ INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_C
 SET, DELETE, APPEND, SUBTRACT = OpType
 T = TopicName("t")
 IMAGE = MetadataImage(
-    controller_id=BrokerId(9), brokers={BrokerId(1): BrokerRegistration(BrokerId(1), "host", 9092)}
+    controller_id=BrokerId(9),
+    brokers=PersistentMap({BrokerId(1): BrokerRegistration(BrokerId(1), "host", 9092)}),
 ).with_topics({T: TopicImage(T, Uuid(bytes(16)), ())}, {T: {"retention.ms": "5"}})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
@@ -26,6 +26,7 @@ from odradek.metadata.image import (
 from odradek.metadata.image_records import (
     difference,
     image_records,
+    partition_change,
     partition_record,
     registration_record,
 )
@@ -44,7 +45,7 @@ from odradek.protocol.messages.topic_deletion_record import TopicDeletionRecord
 from odradek.protocol.messages.topic_record import TopicRecord
 from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from tests.helpers.call_count import count_calls
-from tests.metadata.image_strategies import images
+from tests.metadata.image_strategies import images, partitions
 
 AT = MetadataProvenance(BrokerId(1), 3, 7)
 A, B = Uuid(b"a" * 16), Uuid(b"b" * 16)
@@ -68,11 +69,13 @@ def contents(image: MetadataImage) -> MetadataImage:
     return replace(image, cluster_id="", controller_id=NO_LEADER, controller_epoch=0, offset=0)
 
 
+@settings(max_examples=50, deadline=None)
 @given(images())
 def test_replay_of_an_image_equals_the_image(image: MetadataImage) -> None:
     assert contents(replayed(MetadataImage(), image_records(image))) == contents(image)
 
 
+@settings(max_examples=50, deadline=None)
 @given(images(), images())
 def test_a_difference_that_is_applied_equals_the_target(
     old: MetadataImage, new: MetadataImage
@@ -82,6 +85,7 @@ def test_a_difference_that_is_applied_equals_the_target(
     assert list(difference(new, new)) == []
 
 
+@settings(max_examples=50, deadline=None)
 @given(images(), images())
 def test_a_delta_names_exactly_what_changed(old: MetadataImage, new: MetadataImage) -> None:
     delta = MetadataDelta(old)
@@ -115,6 +119,7 @@ def test_a_delta_names_exactly_what_changed(old: MetadataImage, new: MetadataIma
                 assert partition is changes.before.partitions[number]
 
 
+@settings(max_examples=50, deadline=None)
 @given(images(), st.randoms())
 def test_equality_of_images_does_not_depend_on_the_order_of_records(image, random) -> None:  # type: ignore[no-untyped-def]
     records = list(image_records(image))
@@ -216,6 +221,31 @@ def test_a_partition_record_sets_the_epochs_of_an_existing_partition() -> None:
     after = replayed(image_of(topic()), [partition_record(A, raised)])
     assert after.partition("t", 1) == raised
     assert after.partition("t", 0) is not None
+
+
+@given(partitions(), partitions())
+def test_the_change_between_two_states_leads_from_one_to_the_other(
+    before: PartitionImage, after: PartitionImage
+) -> None:
+    record = partition_change(A, before, after)
+    if record is None:
+        assert before == after
+        return
+    image = image_of(TopicImage(TopicName("t"), A, [before]))
+    assert replayed(image, [record]).partition("t", 0) == after
+
+
+def test_a_change_within_the_next_epochs_has_only_the_changed_fields() -> None:
+    before = topic().partitions[0]
+    shrunk = replace(before, partition_epoch=9, isr=ids(1), elr=ids(2))
+    assert partition_change(A, before, shrunk) == PartitionChangeRecord(
+        0, A, isr=[1], eligible_leader_replicas=[2]
+    )
+    elected = replace(shrunk, partition_epoch=10, leader=BrokerId(2), leader_epoch=6)
+    assert partition_change(A, shrunk, elected) == PartitionChangeRecord(0, A, leader=2)
+    raised = replace(before, partition_epoch=9, leader_epoch=50)
+    assert partition_change(A, before, raised) == partition_record(A, raised)
+    assert partition_change(A, before, before) is None
 
 
 def test_removal_of_a_topic_records_its_deletion_and_removes_its_configs() -> None:

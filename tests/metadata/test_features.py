@@ -39,10 +39,12 @@ def test_levels_are_published_and_survive_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         controller = await started(SqliteStore(tmp_path / "s"))
         seen: list[MetadataImage] = []
-        controller.subscribe(lambda _, image: seen.append(image))
+        controller.subscribe(lambda delta, old, image: seen.append(image))
         before = controller.image.offset
-        assert await controller.update_features({NAME: 2}) is None
-        assert [dict(image.features) for image in seen] == [{**BEGINNING, NAME: 2}]
+        assert await controller.update_features(BEGINNING) is None
+        assert seen == [], "the levels are the same"
+        assert await controller.update_features({NAME: 1}) is None
+        assert [dict(image.features) for image in seen] == [{**BEGINNING, NAME: 1}]
         assert controller.image.offset > before
         assert await controller.update_features({NAME: 0}) is None
         assert NAME not in controller.image.features

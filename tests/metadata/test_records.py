@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.ids import Uuid
@@ -19,6 +19,7 @@ from tests.metadata.image_strategies import images
 REMOVAL = RemoveTopicRecord(Uuid(b"i" * 16))
 
 
+@settings(max_examples=50, deadline=None)
 @given(images())
 def test_records_are_decoded_as_they_were_encoded(image: MetadataImage) -> None:
     for record in image_records(image):

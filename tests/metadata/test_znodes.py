@@ -19,7 +19,7 @@ from odradek.metadata.image import (
     TopicDeletion,
     TopicImage,
 )
-from odradek.metadata.store.interface import Node
+from odradek.metadata.store.interface import Node, Stat
 from tests.metadata.image_strategies import brokers, partitions, uuids
 
 
@@ -30,7 +30,10 @@ def test_topic_and_states_are_decoded_as_they_were_encoded(
     numbered = [replace(each, partition=number) for number, each in enumerate(found)]
     topic = TopicImage(TopicName("t"), topic_id, numbered)
     decoded_id, replicas = znodes.decode_topic_header(znodes.encode_topic(topic))
-    states = [Node(znodes.encode_state(each, 3), each.partition_epoch) for each in numbered]
+    states = [
+        Node(znodes.encode_state(each, 3), Stat(0, 0, 0, each.partition_epoch, 0, 0, 0))
+        for each in numbered
+    ]
     assert decoded_id == topic_id
     assert [
         znodes.decode_partition(number, *both)
@@ -42,6 +45,17 @@ def test_topic_and_states_are_decoded_as_they_were_encoded(
 def test_broker_is_decoded_as_it_was_encoded(broker: BrokerRegistration) -> None:
     decoded = znodes.decode_broker(broker.id, znodes.encode_broker(broker, 5), broker.epoch)
     assert decoded == replace(broker, fenced=False, in_controlled_shutdown=False)
+
+
+@given(brokers())
+def test_last_registration_is_decoded_as_it_was_encoded(broker: BrokerRegistration) -> None:
+    data = znodes.encode_registration(broker)
+    assert znodes.decode_registration(broker.id, data) == broker
+
+
+def test_position_of_a_new_store_is_zero() -> None:
+    assert znodes.decode_position(b"") == (0, 0)
+    assert znodes.decode_position(znodes.encode_position(3, 7)) == (3, 7)
 
 
 def test_broker_node_of_kafka() -> None:

@@ -16,6 +16,7 @@ from odradek.offloading import WorkRunner
 from odradek.replication.partition import Partition
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.slicing import run_to_completion
+from tests.helpers.metadata_deltas import delta_between
 
 NODE = BrokerId(1)
 
@@ -41,7 +42,8 @@ def replica_manager(
 
 def apply(manager: ReplicaManager, old: MetadataImage | None, new: MetadataImage) -> None:
     """Apply an image without ending any time slice."""
-    run_to_completion(manager.apply(old, new))
+    old = old or MetadataImage()
+    run_to_completion(manager.apply(delta_between(old, new), old, new))
 
 
 def has_delayed_operations(partition: Partition) -> bool:

@@ -7,6 +7,7 @@ import errno
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from odradek.log.directories.log_manager import LogManager, parse_directory_name
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata import znodes
 from odradek.metadata.image import BrokerRegistration, Endpoint
+from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.store.interface import Operation, Performed
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import CreatedTopic, NewTopic
 from odradek.replication.replica_manager import ReplicaManager
 from testkit.requests import batch
 from tests.helpers.faulty_files import FaultyFiles
+from tests.helpers.metadata_deltas import after_deletion
 from tests.log.builders import values_of
 from tests.replication.builders import NODE, apply, replica_manager
 
@@ -342,8 +345,8 @@ def test_image_without_a_topic_and_without_its_deletion_keeps_the_log(
     async def lose(machine: Machine) -> None:
         await prepare(machine)
         image = machine.controller.image
-        lost = image.without_topics({TopicName("gone")})
-        apply(machine.replicas, image, lost.without_deletions(lost.deletions))
+        lost = replace(after_deletion(image, "gone"), deletions=PersistentMap())
+        apply(machine.replicas, image, lost)
         with pytest.raises(KafkaError):
             machine.replicas.log(GONE_0)
         assigned = {log.topic_partition.topic for log in machine.logs.assigned_logs()}

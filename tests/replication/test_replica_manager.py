@@ -17,9 +17,11 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.persistent import PersistentMap
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
 from testkit.requests import batch as batch_now
+from tests.helpers.metadata_deltas import after_deletion
 from tests.replication.builders import NODE, apply, replica_manager
 from tests.replication.fakes import HeldExecutor
 
@@ -91,7 +93,7 @@ def test_image_creates_and_removes_logs(
         wider = image_of(topic(partitions=3))
         apply(manager, image, wider)
         assert manager.partition("t", 2).log.topic_id == FIRST_ID
-        apply(manager, wider, wider.without_topics({TopicName("t")}))
+        apply(manager, wider, after_deletion(wider, "t"))
         assert list(logs.all_logs()) == []
         assert manager.unknown_code(FIRST_ID) is ErrorCode.UNKNOWN_TOPIC_ID
         assert refused(lambda: manager.partition("t", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -133,7 +135,9 @@ def test_changed_config_reaches_log_and_produce_path(run: Callable[[Work], None]
         apply(manager, None, image)
         partition = manager.partition("t", 0)
         assert partition.appends_as_received
-        changed = replace(image, topic_configs={TopicName("t"): {"compression.type": "zstd"}})
+        changed = replace(
+            image, topic_configs=PersistentMap({TopicName("t"): {"compression.type": "zstd"}})
+        )
         apply(manager, image, changed)
         assert partition.log.config.compression_type == "zstd"
         assert (partition.appends_as_received, partition.needs_recompression) == (False, True)

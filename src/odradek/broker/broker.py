@@ -44,6 +44,7 @@ from odradek.environment.environment import Environment
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
+from odradek.metadata.features import FEATURES
 from odradek.metadata.image import BrokerRegistration
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import NewTopic
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from odradek.environment.timers import Timer
     from odradek.log.cleaner.worker_protocol import CleanerWorker
     from odradek.log.log_dir import LogDir
+    from odradek.metadata.delta import MetadataDelta
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
     from odradek.metadata.store.interface import SingleNodeStore
@@ -276,20 +278,24 @@ class BrokerServer:
         ):
             services.controller.subscribe(subscriber)
 
-    def _apply_broker_configs(self, old_image: MetadataImage, new_image: MetadataImage) -> None:
+    def _apply_broker_configs(
+        self, delta: MetadataDelta, _old: MetadataImage, _new: MetadataImage
+    ) -> None:
         """Pass dynamic broker configs on to the parts that keep a copy of them."""
-        if old_image.broker_configs == new_image.broker_configs:
+        if not delta.broker_configs.changed:
             return
         expiration_ms = self.config.get_int("producer.id.expiration.ms")
         self.services.log_manager.set_producer_expiration(expiration_ms)
         if self._server is not None:
             self._server.set_limits(_net_limits(self.config))
 
-    def _apply_quotas(self, old_image: MetadataImage, new_image: MetadataImage) -> None:
-        if old_image.client_quotas is not new_image.client_quotas:
-            self.services.quotas.update(new_image.client_quotas)
+    def _apply_quotas(self, delta: MetadataDelta, _old: MetadataImage, _new: MetadataImage) -> None:
+        if delta.client_quotas.changed:
+            self.services.quotas.update(delta.client_quotas.changed)
 
-    def _apply_controller(self, old_image: MetadataImage, new_image: MetadataImage) -> None:
+    def _apply_controller(
+        self, _delta: MetadataDelta, old_image: MetadataImage, new_image: MetadataImage
+    ) -> None:
         cluster = self.services.cluster
         if cluster is not None and old_image.controller_id != new_image.controller_id:
             cluster.channel.controller_changed()
@@ -304,12 +310,20 @@ class BrokerServer:
     def _registration(self, endpoints: list[ListenEndpoint]) -> BrokerRegistration:
         host_name = self._environment.network.host_name
         addresses = registered_endpoints(self.config, endpoints, host_name)
+        environment = self._environment
+        log_manager = self.services.log_manager
+        online = [each.path for each in log_manager.log_dirs if not each.offline]
+        directory_ids = log_manager.directory_ids
         return BrokerRegistration(
             BrokerId(self.config.node_id),
             addresses[0].host,
             addresses[0].port,
             self.config.get_str("broker.rack") or None,
             addresses,
+            incarnation_id=environment.randomness.uuid(),
+            features={name: (each.min_level, each.max_level) for name, each in FEATURES.items()},
+            directories=tuple(directory_ids[path] for path in online if path in directory_ids),
+            boot_id=environment.files.boot_id,
         )
 
     async def _find_takeover(self, log_manager: LogManager) -> Takeover | None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from odradek.environment.clock import Clock
     from odradek.environment.randomness import Randomness
     from odradek.environment.timers import Timers
+    from odradek.metadata.delta import MetadataDelta
     from odradek.metadata.image import MetadataImage
     from odradek.replication.replica_manager import ReplicaManager
 
@@ -78,12 +79,12 @@ class Coordinators:
         if self.made_groups is not None:
             self.made_groups.stop()
 
-    def on_metadata(self, old: MetadataImage | None, new: MetadataImage) -> None:
+    def on_metadata(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Pass the metadata on. Call this after the logs of `new` have been created."""
         if self.made_groups is not None:
-            self.made_groups.on_metadata(old, new)
+            self.made_groups.on_metadata(delta, old, new)
         if self.made_transactions is not None:
-            self.made_transactions.on_metadata(old, new)
+            self.made_transactions.on_metadata(delta, old, new)
 
     @property
     def groups(self) -> GroupCoordinator:

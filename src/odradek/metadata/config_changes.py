@@ -82,10 +82,6 @@ class ConfigChange:
     replace: bool = False
     forced: bool = False
 
-    @property
-    def path(self) -> str:
-        return _PATHS[self.type](self.name)
-
     def configs(self, image: MetadataImage) -> Mapping[str, str]:
         """Return the resource's overrides in an image."""
         if self.type is ResourceType.TOPIC:
@@ -97,12 +93,15 @@ class ConfigChange:
         return image.broker_configs.get(self.name, {})
 
 
-_PATHS = {
+CONFIG_PATHS: dict[ResourceType, Callable[[str], str]] = {
     ResourceType.TOPIC: znodes.topic_config_path,
     ResourceType.BROKER: znodes.broker_config_path,
     ResourceType.GROUP: znodes.group_config_path,
     ResourceType.CLIENT_METRICS: znodes.client_metrics_path,
 }
+
+
+"""The path of a resource's configs in the metadata store, for each kind that has configs."""
 
 
 def plan_config_change(

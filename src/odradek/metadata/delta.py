@@ -54,6 +54,16 @@ from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 
 LEADER_UNCHANGED = -2
 RECOVERY_STATE_UNCHANGED = -1
+_MAPS = (
+    "brokers",
+    "topic_configs",
+    "broker_configs",
+    "group_configs",
+    "client_metrics",
+    "features",
+    "client_quotas",
+    "deletions",
+)
 _FENCING = {-1: False, 1: True}
 _NO_OVERRIDES: Overrides = {}
 _NO_RATES: Mapping[str, float] = {}
@@ -83,6 +93,10 @@ class MapDelta(Generic[K, V]):
         """Return the value after the records that were replayed so far."""
         return self.changed[key] if key in self.changed else self._base.get(key)
 
+    def before(self, key: K) -> V | None:
+        """Return the value before the records."""
+        return self._base.get(key)
+
     def set(self, key: K, value: V | None) -> None:
         self.changed[key] = value
 
@@ -105,6 +119,12 @@ class TopicDelta:
         self.topic_id = topic_id
         self.before = before
         self.partitions: dict[int, PartitionImage] = {}
+
+    @property
+    def adds_partitions(self) -> bool:
+        """Whether the topic is new, or has more partitions than before."""
+        before = self.before
+        return before is None or any(each >= before.partition_count for each in self.partitions)
 
     def partition(self, number: int) -> PartitionImage | None:
         """Return a partition after the records that were replayed so far."""
@@ -270,8 +290,13 @@ class MetadataDelta:
         """Return the image after the records, in time slices."""
         image = self.image
         by_name, by_id = image.topics_by_name, image.topics_by_id
+        topics_offset = image.topics_offset
         if self.topics.changed or self.topics.removed:
             by_name, by_id = yield from self.topics.applying()
+            if self.topics.removed or any(
+                each.adds_partitions for each in self.topics.changed.values()
+            ):
+                topics_offset = provenance.offset
         next_producer_id = self.next_producer_id
         return MetadataImage(
             cluster_id=image.cluster_id,
@@ -291,6 +316,7 @@ class MetadataDelta:
             next_producer_id=(
                 image.next_producer_id if next_producer_id is None else next_producer_id
             ),
+            topics_offset=topics_offset,
         )
 
     def configs(self, kind: ResourceType) -> MapDelta[Any, Overrides] | None:
@@ -302,6 +328,20 @@ class MetadataDelta:
             ResourceType.CLIENT_METRICS: self.client_metrics,
         }
         return by_kind.get(kind)
+
+
+def whole_delta(image: MetadataImage) -> MetadataDelta:
+    """Return the delta from an empty image to `image`, without records."""
+    delta = MetadataDelta(MetadataImage())
+    for topic in image.topics_by_id.values():
+        changes = delta.topics.changed[topic.topic_id] = TopicDelta(
+            topic.name, topic.topic_id, None
+        )
+        changes.partitions = dict(enumerate(topic.partitions))
+    for name in _MAPS:
+        getattr(delta, name).changed.update(getattr(image, name))
+    delta.next_producer_id = image.next_producer_id
+    return delta
 
 
 # --- brokers ---

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeVar
 
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.persistent import PersistentMap, PersistentVector
-from odradek.metadata.quotas import Entity, Quotas
+from odradek.metadata.quotas import Entity
 
 NO_LEADER = BrokerId(-1)
 UNKNOWN_BROKER_EPOCH = -1
@@ -144,6 +144,9 @@ class MetadataImage:
         offset: The metadata offset. It rises with every change that is published.
         features: Finalized levels by name. A feature that is absent is at level 0.
         next_producer_id: The first producer id that is in no block yet.
+        topics_offset: The offset of the last change of which topics exist, or of a number of
+            partitions. Two equal images may have different ones, because a broker that was given a
+            whole image does not know it.
         deletions: The recorded deletions by topic id, until all logs of the topics are removed.
     """
 
@@ -162,6 +165,7 @@ class MetadataImage:
     deletions: PersistentMap[Uuid, TopicDeletion] = field(default_factory=PersistentMap)
     controller_epoch: int = 0
     next_producer_id: int = 0
+    topics_offset: int = field(default=0, compare=False)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         found = self.topics_by_name.get(TopicName(topic))
@@ -194,25 +198,8 @@ class MetadataImage:
             topics_by_id=self.topics_by_id.with_changes({t.topic_id: t for t in changed.values()}),
             topic_configs=_with(self.topic_configs, configs),
             offset=self.offset + 1,
+            topics_offset=self.offset + 1,
         )
-
-    def without_topics(self, names: set[TopicName]) -> MetadataImage:
-        """Return the image with these topics deleted and their deletions recorded."""
-        topics = [self.topics_by_name[name] for name in names]
-        return replace(
-            self,
-            topics_by_name=self.topics_by_name.without(*names),
-            topics_by_id=self.topics_by_id.without(*(topic.topic_id for topic in topics)),
-            topic_configs=self.topic_configs.without(*names),
-            deletions=self.deletions.with_changes(
-                {topic.topic_id: deletion_of(topic) for topic in topics}
-            ),
-            offset=self.offset + 1,
-        )
-
-    def without_deletions(self, topic_ids: Collection[Uuid]) -> MetadataImage:
-        """Return the image without the records of deletions that are finished."""
-        return replace(self, deletions=self.deletions.without(*topic_ids))
 
     def with_configs(
         self,
@@ -230,14 +217,6 @@ class MetadataImage:
             client_metrics=_with(self.client_metrics, client_metrics),
             offset=self.offset + 1,
         )
-
-    def with_quotas(self, quotas: Quotas) -> MetadataImage:
-        """Return the image with all client quotas replaced."""
-        return replace(self, client_quotas=PersistentMap(quotas), offset=self.offset + 1)
-
-    def with_features(self, levels: Mapping[str, int]) -> MetadataImage:
-        """Return the image with the finalized features replaced."""
-        return replace(self, features=PersistentMap(levels), offset=self.offset + 1)
 
 
 def deletion_of(topic: TopicImage) -> TopicDeletion:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from odradek.ids import Uuid
 from odradek.metadata.config_changes import ResourceType
+from odradek.metadata.delta import merged
 from odradek.metadata.image import (
     BrokerRegistration,
     MetadataImage,
@@ -27,6 +28,7 @@ from odradek.metadata.records import MetadataRecord
 from odradek.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
 from odradek.protocol.messages.config_record import ConfigRecord
 from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
+from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
 from odradek.protocol.messages.partition_record import PartitionRecord
 from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
 from odradek.protocol.messages.register_broker_record import (
@@ -38,6 +40,16 @@ from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.protocol.messages.topic_deletion_record import TopicDeletionRecord
 from odradek.protocol.messages.topic_record import TopicRecord
 from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+
+_REPLICA_SETS = {
+    "isr": "isr",
+    "replicas": "replicas",
+    "removing_replicas": "removing_replicas",
+    "adding_replicas": "adding_replicas",
+    "eligible_leader_replicas": "elr",
+    "last_known_elr": "last_known_elr",
+}
+"""The fields of a PartitionChangeRecord, and those of a `PartitionImage`."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -136,6 +148,29 @@ def partition_record(topic_id: Uuid, partition: PartitionImage) -> PartitionReco
         eligible_leader_replicas=list(partition.elr) or None,
         last_known_elr=list(partition.last_known_elr) or None,
     )
+
+
+def partition_change(
+    topic_id: Uuid, before: PartitionImage, after: PartitionImage
+) -> PartitionChangeRecord | PartitionRecord | None:
+    """Return the record of the change of an existing partition, or None if nothing changes.
+
+    It is a PartitionChangeRecord, unless the leader epoch rises by more than one: then it is the
+    whole state.
+    """
+    if after == before:
+        return None
+    record = PartitionChangeRecord(after.partition, topic_id)
+    if after.leader != before.leader or after.leader_epoch != before.leader_epoch:
+        record.leader = after.leader
+    for name, field in _REPLICA_SETS.items():
+        if getattr(after, field) != getattr(before, field):
+            setattr(record, name, list(getattr(after, field)))
+    if after.leader_recovery_state != before.leader_recovery_state:
+        record.leader_recovery_state = int(after.leader_recovery_state)
+    if after.directories != before.directories or record.replicas is not None:
+        record.directories = list(after.directories)
+    return record if merged(before, record) == after else partition_record(topic_id, after)
 
 
 def _deletions(

@@ -24,6 +24,8 @@ BYTE_RATES = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
 # (type, name) in the order of the types.
 Entity = tuple[tuple[str, str | None], ...]
 Quotas = Mapping[Entity, Mapping[str, float]]
+# The new quotas of each changed entity, None if it has none any longer.
+QuotaChanges = Mapping[Entity, Mapping[str, float] | None]
 
 
 class QuotaAlteration(NamedTuple):

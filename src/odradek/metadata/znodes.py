@@ -7,14 +7,19 @@ The layout is the one of Kafka 2.3-3.x on ZooKeeper:
   the node is the partition epoch.
 * ``/config/topics/T`` and ``/config/brokers/N`` (or ``<default>``) have the altered configs.
 
-``/odradek/deleted_topics/ID`` is not Kafka's. It has the name of a deleted topic and the brokers
-that may still have logs of it, until all of them are removed.
+Three kinds of nodes are not Kafka's:
+
+* ``/odradek/deleted_topics/ID`` has the name of a deleted topic and the brokers that may still have
+  logs of it, until all of them are removed.
+* ``/odradek/brokers/N`` has the last registration of a broker, also while the broker is down.
+* ``/odradek/metadata`` has the position of the last change: controller epoch and metadata offset.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -27,7 +32,6 @@ from odradek.metadata.image import (
     SecurityProtocol,
     TopicDeletion,
     TopicImage,
-    deletion_of,
 )
 from odradek.metadata.store.interface import Create, Delete, Node, Operation
 
@@ -42,6 +46,8 @@ BROKER_CONFIGS = "/config/brokers"
 GROUP_CONFIGS = "/config/groups"
 CLIENT_METRICS = "/config/client-metrics"
 DELETED_TOPICS = "/odradek/deleted_topics"
+REGISTRATIONS = "/odradek/brokers"
+METADATA = "/odradek/metadata"
 DEFAULT_ENTITY = "<default>"
 
 # In the order of their creation, because a parent must exist before its children.
@@ -57,6 +63,7 @@ PERSISTENT_PATHS = (
     CLIENT_METRICS,
     "/odradek",
     DELETED_TOPICS,
+    REGISTRATIONS,
 )
 
 
@@ -293,6 +300,51 @@ def _decode_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     return Endpoint(listener, host, int(port), SecurityProtocol[protocols[listener]])
 
 
+def registration_path(broker: BrokerId) -> str:
+    return f"{REGISTRATIONS}/{broker}"
+
+
+def encode_registration(broker: BrokerRegistration) -> bytes:
+    """Encode the last registration of a broker, with its epoch and whether it is fenced."""
+    value = decode(encode_broker(broker, 0))
+    del value["timestamp"]
+    value["epoch"] = broker.epoch
+    value["fenced"] = broker.fenced
+    value["in_controlled_shutdown"] = broker.in_controlled_shutdown
+    return encode(value)
+
+
+def decode_registration(broker: BrokerId, data: bytes) -> BrokerRegistration:
+    value = decode(data)
+    return replace(
+        decode_broker(broker, data, value["epoch"]),
+        fenced=value["fenced"],
+        in_controlled_shutdown=value["in_controlled_shutdown"],
+    )
+
+
+def encode_position(controller_epoch: int, offset: int) -> bytes:
+    return encode({"version": 1, "controller_epoch": controller_epoch, "offset": offset})
+
+
+def decode_position(data: bytes) -> tuple[int, int]:
+    """Return controller epoch and metadata offset. (0, 0) if the node is new."""
+    value = decode(data) if data else {"controller_epoch": 0, "offset": 0}
+    return value["controller_epoch"], value["offset"]
+
+
+def decode_next_producer_id(data: bytes) -> int:
+    """Return the first producer id that is in no block yet."""
+    return int(decode(data)["block_end"]) + 1 if data else 0
+
+
+def replicas_of(partition: PartitionImage) -> PartitionReplicas:
+    """Return the part of a partition that is in the node of its topic."""
+    return PartitionReplicas(
+        partition.replicas, partition.adding_replicas, partition.removing_replicas
+    )
+
+
 def partition_operations(
     name: TopicName, partitions: Sequence[PartitionImage], controller_epoch: int
 ) -> list[Operation]:
@@ -305,18 +357,13 @@ def partition_operations(
     return operations
 
 
-def create_topic_operations(
-    topic: TopicImage, configs: Mapping[str, str], controller_epoch: int
-) -> list[Operation]:
+def create_topic_operations(topic: TopicImage, controller_epoch: int) -> list[Operation]:
     path = topic_path(topic.name)
-    operations: list[Operation] = [
+    return [
         Create(path, encode_topic(topic)),
         Create(f"{path}/partitions"),
         *partition_operations(topic.name, topic.partitions, controller_epoch),
     ]
-    if configs:
-        operations.append(Create(topic_config_path(topic.name), encode_configs(configs)))
-    return operations
 
 
 def encode_deletion(deletion: TopicDeletion) -> bytes:
@@ -334,16 +381,12 @@ def decode_deletion(path_name: str, data: bytes, broker: BrokerId) -> tuple[Uuid
     return uuid_from_string(path_name), deletion
 
 
-def delete_topic_operations(topic: TopicImage, has_configs: bool) -> list[Operation]:
-    """Delete every node of a topic, leaves first, and record the deletion."""
+def delete_topic_operations(topic: TopicImage) -> list[Operation]:
+    """Delete every node of a topic, leaves first. Configs and the deletion are other nodes."""
     path = topic_path(topic.name)
     operations: list[Operation] = []
     for partition in topic.partitions:
         state = state_path(topic.name, partition.partition)
         operations += [Delete(state), Delete(state.removesuffix("/state"))]
     operations += [Delete(f"{path}/partitions"), Delete(path)]
-    if has_configs:
-        operations.append(Delete(topic_config_path(topic.name)))
-    record = encode_deletion(deletion_of(topic))
-    operations.append(Create(deleted_topic_path(topic.topic_id), record))
     return operations

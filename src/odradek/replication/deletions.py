@@ -20,12 +20,12 @@ from odradek.ids import TopicName
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection, Generator, Sequence
+    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
     from concurrent.futures import Executor
 
     from odradek.ids import TopicPartition, Uuid
     from odradek.log.directories.log_manager import LogManager
-    from odradek.metadata.image import MetadataImage
+    from odradek.metadata.image import MetadataImage, TopicDeletion
 
 LOGS_DELETED_A_SLICE = 20
 """Logs deleted in one time slice. The directory of each log is renamed."""
@@ -109,9 +109,13 @@ class TopicDeletions:
             # The log directory is offline now. The next start finds the recorded deletion.
             logger.warning("deleting %s failed; the next start tries again: %s", key, error)
 
-    def finish_recorded(self, image: MetadataImage) -> Generator[None, None, None]:
-        """Finish the deletions that the metadata records, at the start, before any log is used."""
-        recorded = image.deletions
+    def finish_recorded(
+        self, recorded: Mapping[Uuid, TopicDeletion]
+    ) -> Generator[None, None, None]:
+        """Finish recorded deletions of topics that have no partitions here.
+
+        At the start these are all that the metadata records, before any log is used.
+        """
         if not recorded:
             return
         names = frozenset(deletion.name for deletion in recorded.values())

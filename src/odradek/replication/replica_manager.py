@@ -1,8 +1,8 @@
 """The partitions of this broker: updated from the metadata image, appended to, read, flushed.
 
-`apply` is called with each new image. It creates the logs of new partitions and takes over
-leadership. It deletes the logs of topics whose deletion is recorded (`deletions`), and passes
-changed topic configs on to the logs.
+`apply` is called with each change of the metadata, and visits what changed. It creates the logs of
+new partitions and takes over leadership. It deletes the logs of topics whose deletion is recorded
+(`deletions`), and passes changed topic configs on to the logs.
 
 All methods run on the event loop. The executor runs only the calls that wait for the disk: reads,
 the sync of log directories with deleted logs, and fsync, one at a time for each log. A flush
@@ -18,9 +18,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicPartition, Uuid, uuid_to_string
+from odradek.ids import TopicName, TopicPartition, Uuid, uuid_to_string
 from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
-from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import INTERNAL_TOPICS
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import EndTransactionMarker, build_marker
@@ -58,7 +57,8 @@ if TYPE_CHECKING:
     from odradek.log.log_read import LogReadInfo
     from odradek.log.state.producer_state_manager import LateTransaction, ProducerEntry
     from odradek.log.unified_log import UnifiedLog
-    from odradek.metadata.image import PartitionImage, TopicImage
+    from odradek.metadata.delta import MetadataDelta, TopicDelta
+    from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
     from odradek.offloading import WorkRunner
     from odradek.replication.partition import FetchIsolation
 
@@ -106,65 +106,85 @@ class ReplicaManager:
     # --- metadata ---
 
     def apply(
-        self, old_image: MetadataImage | None, new_image: MetadataImage
+        self, delta: MetadataDelta, old_image: MetadataImage, new_image: MetadataImage
     ) -> Generator[None, None, None]:
-        """Create, update and remove partitions so that they match `new_image`, in time slices.
+        """Create, update and remove the partitions that a delta changes, in time slices.
 
         Between slices a new partition may not exist yet, and a removed one may still exist. Clients
         try again, as they do in a cluster.
         """
-        old_image = old_image or MetadataImage()
-        old_topics, new_topics = old_image.topics_by_name, new_image.topics_by_name
         is_start = not old_image.offset
         if is_start:
             yield from self._deletions.settle_conflicts(new_image)
-            yield from self._deletions.finish_recorded(new_image)
-        yield from self._remove_topics(old_image, new_image)
-        for seen, (name, topic) in enumerate(new_topics.items()):
-            if not (seen + 1) % ELEMENTS_PER_SLICE:
+            yield from self._deletions.finish_recorded(new_image.deletions)
+        yield from self._remove_topics(delta, new_image)
+        left = ELEMENTS_PER_SLICE
+        for changes in delta.topics.changed.values():
+            yield from self._apply_topic(changes, new_image, is_start)
+            left -= 1
+            if not left:
+                left = ELEMENTS_PER_SLICE
                 yield
-            configs = new_image.topic_configs.get(name, {})
-            if topic is not old_topics.get(name):
-                yield from self._apply_topic(topic, configs, is_start)
-            elif configs != old_image.topic_configs.get(name, {}):
-                yield from self._apply_configs(topic, configs)
-        if old_image.broker_configs != new_image.broker_configs:
-            for name, topic in new_topics.items():
-                yield
+        if delta.broker_configs.changed:
+            names = dict.fromkeys(TopicName(topic) for topic, _ in self._partitions)
+        else:
+            names = dict.fromkeys(delta.topic_configs.changed)
+        for name in names:
+            topic = new_image.topics_by_name.get(name)
+            if topic is not None:
                 yield from self._apply_configs(topic, new_image.topic_configs.get(name, {}))
         if is_start:
             self._deletions.report_unknown(self._partitions)
 
     def _remove_topics(
-        self, old_image: MetadataImage, new_image: MetadataImage
+        self, delta: MetadataDelta, new_image: MetadataImage
     ) -> Generator[None, None, None]:
-        """Remove the topics that are not in `new_image`, or have another topic id there."""
-        removed = 0
-        for name, topic in old_image.topics_by_name.items():
-            new_topic = new_image.topics_by_name.get(name)
-            if new_topic is None or new_topic.topic_id != topic.topic_id:
-                yield from self._remove_topic(topic, topic.topic_id in new_image.deletions)
-                removed += 1
-                if not removed % LOGS_DELETED_A_SLICE:
-                    yield
+        """Remove the topics that are gone, and the logs of those whose deletion is recorded."""
+        for removed, (topic_id, topic) in enumerate(delta.topics.removed.items(), 1):
+            yield from self._remove_topic(topic, topic_id in new_image.deletions)
+            if not removed % LOGS_DELETED_A_SLICE:
+                yield
+        # Topics that were gone before their deletion was recorded.
+        recorded = {
+            topic_id: deletion
+            for topic_id, deletion in delta.deletions.changed.items()
+            if deletion is not None
+            and topic_id not in delta.topics.removed
+            and delta.deletions.before(topic_id) is None
+        }
+        if recorded and delta.image.offset:
+            yield from self._deletions.finish_recorded(recorded)
 
     def _apply_topic(
-        self, topic: TopicImage, configs: Mapping[str, str], is_start: bool
+        self, changes: TopicDelta, new_image: MetadataImage, is_start: bool
     ) -> Generator[None, None, None]:
-        log_config = self._log_config(configs)
-        self._topic_ids.add(topic.topic_id)
-        for image in topic.partitions:
-            if not (image.partition + 1) % ELEMENTS_PER_SLICE:
+        """Apply the changed partitions of a topic."""
+        name, topic_id = changes.name, changes.topic_id
+        log_config: LogConfig | None = None
+        self._topic_ids.add(topic_id)
+        for applied, (number, image) in enumerate(changes.partitions.items(), 1):
+            if not applied % ELEMENTS_PER_SLICE:
                 yield
-            if self._node_id not in image.replicas:
-                continue
-            key = TopicPartition(topic.name, image.partition)
+            key = TopicPartition(name, number)
             partition = self._partitions.get(key)
+            if self._node_id not in image.replicas:
+                if partition is not None:
+                    self._release(partition)
+                continue
             if partition is None:
-                partition = self._create(key, topic.topic_id, log_config, is_start)
-            else:
-                self._update_config(partition, log_config)
+                if log_config is None:
+                    log_config = self._log_config(new_image.topic_configs.get(name, {}))
+                partition = self._create(key, topic_id, log_config, is_start)
             self._apply_leadership(partition, image)
+
+    def _release(self, partition: Partition) -> None:
+        """Stop a partition of which this broker is no longer a replica. Its log is kept."""
+        self.generation += 1
+        key = partition.topic_partition
+        del self._partitions[key]
+        self._partitions_by_id.pop((partition.topic_id, key.partition), None)
+        partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        logger.warning("this broker is no longer a replica of %s: its log is kept", key)
 
     def _create(
         self, key: TopicPartition, topic_id: Uuid, config: LogConfig, is_start: bool

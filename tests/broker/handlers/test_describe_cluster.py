@@ -13,6 +13,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId
 from odradek.metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from odradek.metadata.persistent import PersistentMap
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from odradek.protocol.messages.metadata_request import MetadataRequest
 from odradek.testing import Broker
@@ -55,7 +56,9 @@ def test_brokers_have_the_address_of_the_clients_listener() -> None:
     registered = [
         BrokerRegistration(BrokerId(number), "", 0, listeners=listeners) for number in (1, 7)
     ]
-    image = MetadataImage(brokers={each.id: each for each in registered}, controller_id=BrokerId(7))
+    image = MetadataImage(
+        brokers=PersistentMap({each.id: each for each in registered}), controller_id=BrokerId(7)
+    )
     services: Any = SimpleNamespace(config=BrokerConfig({"node.id": "1"}), image=lambda: image)
     session = SimpleNamespace(local_address=("10.0.0.5", 9093), listener_name="OUTSIDE")
     context: Any = SimpleNamespace(session=session)

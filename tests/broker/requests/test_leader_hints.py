@@ -9,6 +9,7 @@ from odradek.broker.requests.leader_hints import leader_endpoints
 from odradek.config.broker import BrokerConfig
 from odradek.ids import BrokerId
 from odradek.metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from odradek.metadata.persistent import PersistentMap
 
 HERE = ("10.0.0.5", 9093)
 
@@ -22,7 +23,8 @@ def test_each_leader_has_the_endpoint_of_the_clients_listener_or_is_omitted() ->
         for number, listeners in ((1, both), (7, both), (8, inside))
     }
     services: Any = SimpleNamespace(
-        config=BrokerConfig({"node.id": "1"}), image=lambda: MetadataImage(brokers=brokers)
+        config=BrokerConfig({"node.id": "1"}),
+        image=lambda: MetadataImage(brokers=PersistentMap(brokers)),
     )
 
     def endpoints(listener: str) -> list[tuple[int, str, int]]:

@@ -180,7 +180,7 @@ def test_names_of_clients_are_bounded_in_characters(monkeypatch: pytest.MonkeyPa
     assert len(limited._windows) > 5
     limited.record(ME, "c" * 5_000, 10_000, 0)
     assert len(limited._windows) == 1
-    limited.update({})
+    limited.update({client(None): None})
     assert limited._name_characters == 0
 
 

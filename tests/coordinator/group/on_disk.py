@@ -21,6 +21,7 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.state.verification import Origin
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.records.control import EndTransactionMarker, build_marker
 from odradek.result_tasks import wait
@@ -46,8 +47,8 @@ def topic(name: str, topic_id: bytes = b"t" * 16, partitions: int = 1) -> TopicI
 
 def image_of(*topics: TopicImage) -> MetadataImage:
     return MetadataImage(
-        topics_by_name={each.name: each for each in topics},
-        topics_by_id={each.topic_id: each for each in topics},
+        topics_by_name=PersistentMap({each.name: each for each in topics}),
+        topics_by_id=PersistentMap({each.topic_id: each for each in topics}),
     )
 
 

@@ -32,6 +32,7 @@ from odradek.protocol.messages.sync_group_request import (
 from odradek.results import Result
 from tests.coordinator.group.on_disk import OnDisk, coordinator, image_of, now, settled, topic
 from tests.helpers.event_loop import on_loop
+from tests.helpers.metadata_deltas import after_deletion, delta_between
 
 CLIENT = GroupClient("c", "/127.0.0.1")
 E = ErrorCode
@@ -442,8 +443,8 @@ async def test_recreated_offsets_topic_begins_empty(tmp_path: Path) -> None:
         joined = await stable(state)
         old = state.image
         state.manager.delete(next(iter(state.manager.all_logs())).topic_partition)
-        state.image = image_of(topic("t"))
-        state.groups.on_metadata(old, state.image)
+        state.image = after_deletion(old, CONSUMER_OFFSETS)
+        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
         assert heartbeat(state, joined) is E.NOT_COORDINATOR
         new_id = b"n" * 16
         recreated = topic(CONSUMER_OFFSETS, new_id)
@@ -463,8 +464,8 @@ async def test_offsets_of_a_deleted_topic_are_removed_permanently(tmp_path: Path
     async with coordinator(tmp_path) as state:
         commit(state)
         old = state.image
-        state.image = image_of(topic(CONSUMER_OFFSETS, b"o" * 16))
-        state.groups.on_metadata(old, state.image)
+        state.image = after_deletion(old, "t")
+        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
         assert state.groups.shards.of("g").offsets.of_group("g") == {}
     async with coordinator(tmp_path) as state:
         assert state.groups.shards.of("g").offsets.of_group("g") == {}
@@ -480,8 +481,8 @@ async def test_topic_that_is_deleted_while_the_shard_loads_leaves_no_offsets(
         state.groups.start()
         assert code_of(commit(state)) is E.COORDINATOR_LOAD_IN_PROGRESS
         old = state.image
-        state.image = image_of(topic(CONSUMER_OFFSETS, b"o" * 16))
-        state.groups.on_metadata(old, state.image)
+        state.image = after_deletion(old, "t")
+        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
         await state.groups.runtime.loads_done()
         assert state.groups.shards.of("g").offsets.of_group("g") == {}
     async with coordinator(tmp_path) as state:

@@ -28,6 +28,7 @@ from tests.coordinator.transaction.transactions_on_disk import (
     until,
 )
 from tests.helpers.event_loop import on_loop
+from tests.helpers.metadata_deltas import delta_between
 
 E = ErrorCode
 
@@ -396,7 +397,7 @@ async def test_recreated_state_topic_ends_the_present_completions(tmp_path: Path
         await begun(disk)
         await disk.end()
         old, disk.image = disk.image, type(disk.image)()
-        disk.transactions.on_metadata(old, disk.image)
+        disk.transactions.on_metadata(delta_between(old, disk.image), old, disk.image)
         await asyncio.sleep(0)
         await disk.completed()
         assert disk.markers == []

@@ -28,12 +28,14 @@ from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage
+from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.topics import TRANSACTION_STATE
 from odradek.result_tasks import wait
 from odradek.results import Result
 from tests.coordinator.group.on_disk import image_of, topic
 from tests.helpers.futures import of_future
 from tests.helpers.manual_timers import SteppedTimers
+from tests.helpers.metadata_deltas import delta_between
 
 T = TypeVar("T")
 STATE = TopicPartition(TRANSACTION_STATE, 0)
@@ -128,7 +130,7 @@ class OnDisk:
         state = topic(TRANSACTION_STATE, STATE_ID)
         others = [topic(name, name.encode() * 16, 2) for name in names]
         self.image = replace(image_of(state, *others), features=old.features, **changes)
-        self.transactions.on_metadata(old, self.image)
+        self.transactions.on_metadata(delta_between(old, self.image), old, self.image)
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -203,7 +205,7 @@ async def coordinator(
             clock,
             DiskTimers(clock),
             manager,
-            MetadataImage(features={"transaction.version": level}),
+            MetadataImage(features=PersistentMap({"transaction.version": level})),
         )
         disk.transactions = TransactionCoordinator(
             config=BrokerConfig.from_properties(names),

@@ -15,7 +15,7 @@ from odradek.metadata.quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
     USER,
-    Quotas,
+    QuotaChanges,
 )
 
 # Maximum number of windows, one for each client. The least recently used are removed first.
@@ -108,15 +108,16 @@ class ByteQuota:
         self._windows: dict[Group, SlidingWindow] = {}
         self._name_characters = 0
 
-    def update(self, quotas: Quotas) -> None:
-        """Replace the limits by the cluster's quotas. Keep the counted bytes."""
-        self._limits = {}
-        for entity, values in quotas.items():
-            if self._key in values:
-                names = dict(entity)
-                user: tuple[str | None, ...] = (USER, names[USER]) if USER in names else ()
-                client = (CLIENT_ID, names[CLIENT_ID]) if CLIENT_ID in names else ()
+    def update(self, changed: QuotaChanges) -> None:
+        """Change the limits of some entities. Keep the counted bytes."""
+        for entity, values in changed.items():
+            names = dict(entity)
+            user: tuple[str | None, ...] = (USER, names[USER]) if USER in names else ()
+            client = (CLIENT_ID, names[CLIENT_ID]) if CLIENT_ID in names else ()
+            if values is not None and self._key in values:
                 self._limits[user + client] = values[self._key]
+            else:
+                self._limits.pop(user + client, None)
         self.enabled = bool(self._limits)
         if not self.enabled:
             self._windows.clear()
@@ -205,7 +206,7 @@ class ClientQuotas:
         self.produce = ByteQuota(PRODUCER_BYTE_RATE, sample_count, sample_ms)
         self.fetch = ByteQuota(CONSUMER_BYTE_RATE, sample_count, sample_ms)
 
-    def update(self, quotas: Quotas) -> None:
-        """Replace the limits by the cluster's quotas."""
-        self.produce.update(quotas)
-        self.fetch.update(quotas)
+    def update(self, changed: QuotaChanges) -> None:
+        """Change the limits of some entities."""
+        self.produce.update(changed)
+        self.fetch.update(changed)

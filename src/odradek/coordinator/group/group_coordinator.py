@@ -36,6 +36,7 @@ from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
@@ -123,18 +124,19 @@ class GroupCoordinator:
         self.shards.stop()
         self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
 
-    def on_metadata(self, old: MetadataImage | None, new: MetadataImage) -> None:
+    def on_metadata(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Apply new metadata: leader epochs, the offsets topic, and deleted topics.
 
         The caller creates the logs of `new` first.
         """
-        if not self.shards.active or old is None:
+        if not self.shards.active:
             return
         self.runtime.follow(old, new)
+        # A topic that is absent for another reason may come back, and keeps its offsets.
         deleted = [
             topic.name
-            for topic in old.topics_by_name.values()
-            if topic.topic_id not in new.topics_by_id
+            for topic_id, topic in delta.topics.removed.items()
+            if topic_id in new.deletions or topic.name in new.topics_by_name
         ]
         if deleted and CONSUMER_OFFSETS in new.topics_by_name:
             self.offsets.forget_topics(deleted)

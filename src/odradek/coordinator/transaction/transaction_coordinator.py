@@ -40,6 +40,7 @@ from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.features import TRANSACTION_VERSION
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
@@ -127,9 +128,9 @@ class TransactionCoordinator:
         for result in list(self._background):
             result.cancel()
 
-    def on_metadata(self, old: MetadataImage | None, new: MetadataImage) -> None:
+    def on_metadata(self, _delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Apply new metadata: leader epochs, and deletion of the coordinator's topic."""
-        if self._active and old is not None:
+        if self._active:
             self.runtime.follow(old, new)
 
     def _existing_partitions(self) -> int:

@@ -56,10 +56,10 @@ class Takeover:
             Create(znodes.CLUSTER_ID, cluster),
             Create(znodes.FEATURES, znodes.encode_features(image.features)),
         ]
-        for name, topic in image.topics_by_name.items():
-            configs = image.topic_configs.get(name, {})
-            operations += znodes.create_topic_operations(topic, configs, 0)
+        for topic in image.topics_by_name.values():
+            operations += znodes.create_topic_operations(topic, 0)
         for path, resources in (
+            (znodes.topic_config_path, image.topic_configs),
             (znodes.broker_config_path, image.broker_configs),
             (znodes.group_config_path, image.group_configs),
             (znodes.client_metrics_path, image.client_metrics),
@@ -198,6 +198,10 @@ def _with_configs(
         configs = _accepted(image, config, ResourceType.TOPIC, topic, values)
         image = image.with_configs({topic: configs}, {})
     for name, values in found.image.broker_configs.items():
+        if name not in ("", str(config.node_id)):
+            for key in sorted(values):
+                _logger.warning("not imported: config %s of broker %s, which is another", key, name)
+            continue
         image = image.with_configs(
             {}, {name: _accepted(image, config, ResourceType.BROKER, name, values)}
         )

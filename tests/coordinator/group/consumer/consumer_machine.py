@@ -66,7 +66,8 @@ class ConsumerMachine:
         return ConsumerContext(CLIENT, version, self.settings, self.image, now, "made-up")
 
     def set_topics(self, **counts: int) -> None:
-        self.image = replace(topics(**counts), offset=self.image.offset + 1)
+        offset = self.image.offset + 1
+        self.image = replace(topics(**counts), offset=offset, topics_offset=offset)
 
     # -- events ------------------------------------------------------------------------------------
 

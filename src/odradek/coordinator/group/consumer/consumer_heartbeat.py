@@ -102,7 +102,7 @@ class ConsumerGroupResult(CoordinatorResult[R]):
 
     Attributes:
         member_timers: Deadlines to set.
-        seen_metadata: The offset of the metadata that the decision has used.
+        seen_metadata: The `topics_offset` of the image that the decision has used.
         target_epoch: The epoch of the target assignment after the decision.
         downgraded: The classic group that replaces this one, because all of its members use the
             classic protocol.
@@ -387,7 +387,7 @@ def advance(
         The member after the step. The records are added to `result`.
     """
     records, group_id = result.records, group.group_id
-    result.seen_metadata = context.image.offset
+    result.seen_metadata = context.image.topics_offset
     new = (
         member.member_id not in group.members
         and (member.instance_id or updated.instance_id) not in group.static_members
@@ -400,7 +400,7 @@ def advance(
     members = _members_with(group, updated)
     regexes = group.regexes
     counts: dict[Uuid, int] | None = None
-    if bump or group.seen_metadata != context.image.offset:
+    if bump or group.seen_metadata != context.image.topics_offset:
         regexes, resolved_again = resolve(group, members, context, records)
         counts = partition_counts(context.image, _subscribed(members, regexes))
         hashed = metadata_hash(counts)
@@ -459,7 +459,7 @@ def resolve(
         PatternsNeeded: The context lacks the matches of some expressions.
     """
     used = {member.regex for member in members.values() if member.regex}
-    current = group.seen_metadata == context.image.offset
+    current = group.seen_metadata == context.image.topics_offset
     needed = [each for each in used if not (current and each in group.regexes)]
     missing = [each for each in sorted(needed) if context.matches.lacks(each)]
     if missing:

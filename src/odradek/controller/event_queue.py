@@ -1,0 +1,77 @@
+"""The event queue of the controller: one queue, one consumer (Kafka's ``ControllerEventManager``).
+
+Every change of the metadata is an event: requests, and later the watches of the store, responses
+and timers. The consumer finishes an event, including the write to the store and the publication of
+the image, before it takes the next one. A decision therefore always sees the newest image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from odradek.errors import ErrorCode, KafkaError
+
+Result = TypeVar("Result")
+
+EVENTS_QUEUED_MAX = 10_000
+"""Maximum number of events that wait. Further requests get REQUEST_TIMED_OUT."""
+
+
+class EventQueue:
+    """Events in the order of their arrival. Owned by the event loop of the broker."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Callable[[], Awaitable[Any]], asyncio.Future[Any]]] = deque()
+        self._consumer: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the queue accepts events."""
+        return not self._closed
+
+    def append(self, event: Callable[[], Awaitable[Result]]) -> asyncio.Future[Result]:
+        """Add an event. The future has its result or its exception.
+
+        The event runs to its end even if the caller is cancelled, if the caller awaits the future
+        in `asyncio.shield`.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT when the queue is full, NOT_CONTROLLER after `close`.
+        """
+        if self._closed:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "The controller has stopped.")
+        if len(self._waiting) >= EVENTS_QUEUED_MAX:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The controller has too many requests.")
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[Result] = loop.create_future()
+        self._waiting.append((event, result))
+        if self._consumer is None:
+            self._consumer = loop.create_task(self._consume())
+        return result
+
+    async def run(self, event: Callable[[], Awaitable[Result]]) -> Result:
+        """Add an event and return its result. If the caller is cancelled, the event still runs."""
+        return await asyncio.shield(self.append(event))
+
+    async def close(self) -> None:
+        """Accept no further events, and wait for those in the queue."""
+        self._closed = True
+        if self._consumer is not None:
+            await asyncio.wait((self._consumer,))
+
+    async def _consume(self) -> None:
+        while self._waiting:
+            event, result = self._waiting.popleft()
+            try:
+                value = await event()
+            except Exception as error:  # noqa: BLE001 - the caller of `append` gets it
+                if not result.cancelled():
+                    result.set_exception(error)
+            else:
+                if not result.cancelled():
+                    result.set_result(value)
+        self._consumer = None

@@ -1,0 +1,204 @@
+"""The metadata store as an image, and the nodes that every store has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
+from odradek.metadata import znodes
+from odradek.metadata.features import default_levels
+from odradek.metadata.image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+    TopicDeletion,
+    TopicImage,
+)
+from odradek.metadata.persistent import PersistentMap
+from odradek.metadata.quota_nodes import CLIENTS, USERS, load_quotas
+from odradek.metadata.store.interface import (
+    Create,
+    MetadataStore,
+    Node,
+    NodeExistsError,
+    Operation,
+)
+from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
+
+_PARENTS = (*znodes.PERSISTENT_PATHS, USERS, CLIENTS)
+PREPARATIONS_MAX = 10
+"""Attempts to create the nodes that every store has. Brokers that start together compete."""
+
+
+class LoadedMetadata(NamedTuple):
+    """The contents of the store.
+
+    Attributes:
+        image: All of it, with the position of the last change.
+        position_version: The version of the node of that position.
+    """
+
+    image: MetadataImage
+    position_version: int
+
+
+async def prepare(
+    store: MetadataStore,
+    cluster_id: str | None,
+    new_uuid: Callable[[], Uuid],
+    imported: Callable[[], Sequence[Operation]] | None = None,
+) -> str:
+    """Create the missing nodes that every store has, in one write. Return the cluster id.
+
+    Args:
+        store: The store.
+        cluster_id: The cluster id of the log directories, if they are older than the store.
+        new_uuid: Returns a random cluster id.
+        imported: Returns the first contents of a new store. They are written with the cluster id,
+            so a store that has a cluster id is not new.
+
+    Raises:
+        KafkaError: INCONSISTENT_CLUSTER_ID. The store belongs to another cluster.
+    """
+    for _ in range(PREPARATIONS_MAX):
+        fresh = znodes.encode({"version": "1", "id": cluster_id or uuid_to_string(new_uuid())})
+        fixed = {
+            **dict.fromkeys(_PARENTS, b""),
+            znodes.CLUSTER_ID: fresh,
+            znodes.FEATURES: znodes.encode_features(default_levels()),
+            znodes.CONTROLLER_EPOCH: b"0",
+            znodes.PRODUCER_ID_BLOCK: b"",
+            znodes.METADATA: b"",
+        }
+        nodes = await store.get_many(list(fixed))
+        missing = [path for path, node in zip(fixed, nodes, strict=True) if node is None]
+        contents = imported() if imported is not None and znodes.CLUSTER_ID in missing else ()
+        written = {each.path for each in contents}
+        operations = [Create(path, fixed[path]) for path in missing if path not in written]
+        try:
+            if operations:
+                await store.multi([*operations, *contents])
+        except NodeExistsError:
+            continue  # another broker was first
+        return await _cluster_id(store, cluster_id)
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata store cannot be prepared")
+
+
+async def _cluster_id(store: MetadataStore, expected: str | None) -> str:
+    kept = str(znodes.decode((await store.get(znodes.CLUSTER_ID)).data)["id"])
+    if expected is not None and kept != expected:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"the metadata store belongs to cluster {kept}, the log directories to {expected}",
+        )
+    return kept
+
+
+async def load(store: MetadataStore, cluster_id: str, node_id: BrokerId) -> LoadedMetadata:
+    """Return the contents of a store that is prepared. `node_id` is this broker."""
+    position = await store.get(znodes.METADATA)
+    controller_epoch, offset = znodes.decode_position(position.data)
+    topics = await _load_topics(store)
+    features = (await store.get(znodes.FEATURES)).data
+    producer_ids = (await store.get(znodes.PRODUCER_ID_BLOCK)).data
+    image = MetadataImage(
+        cluster_id=cluster_id,
+        controller_epoch=controller_epoch,
+        offset=offset,
+        brokers=PersistentMap(await _load_registrations(store)),
+        topics_by_name=PersistentMap({topic.name: topic for topic in topics}),
+        topics_by_id=PersistentMap({topic.topic_id: topic for topic in topics}),
+        topic_configs=PersistentMap(await _load_topic_configs(store)),
+        broker_configs=PersistentMap(await _load_broker_configs(store)),
+        features=PersistentMap(znodes.decode_features(features)),
+        group_configs=PersistentMap(await _load_configs(store, znodes.GROUP_CONFIGS)),
+        client_metrics=PersistentMap(await _load_configs(store, znodes.CLIENT_METRICS)),
+        client_quotas=PersistentMap(await load_quotas(store)),
+        deletions=PersistentMap(await _load_deletions(store, node_id)),
+        next_producer_id=znodes.decode_next_producer_id(producer_ids),
+    )
+    return LoadedMetadata(image, position.version)
+
+
+def _found(node: Node | None) -> Node:
+    """Return a node that existed a moment ago. It must exist: the controller is the only writer."""
+    assert node is not None, "the metadata store lost a node"
+    return node
+
+
+async def _load_topics(store: MetadataStore) -> list[TopicImage]:
+    names = [TopicName(name) for name in await store.children(znodes.TOPICS)]
+    nodes = await store.get_many([znodes.topic_path(name) for name in names])
+    headers = [znodes.decode_topic_header(_found(node).data) for node in nodes]
+    paths = [
+        znodes.state_path(name, number)
+        for name, (_, replicas) in zip(names, headers, strict=True)
+        for number in range(len(replicas))
+    ]
+    states = iter(await store.get_many(paths))
+    return await in_slices(_decoding(names, headers, states))
+
+
+def _decoding(
+    names: Sequence[TopicName],
+    headers: Sequence[tuple[Uuid, Sequence[znodes.PartitionReplicas]]],
+    states: Iterator[Node | None],
+) -> Generator[None, None, list[TopicImage]]:
+    """Decode the states of all partitions, which are in the order of the topics."""
+    topics = []
+    left = ELEMENTS_PER_SLICE
+    for name, (topic_id, replicas) in zip(names, headers, strict=True):
+        partitions: list[PartitionImage] = []
+        for number, ids in enumerate(replicas):
+            partitions.append(znodes.decode_partition(number, ids, _found(next(states))))
+            left -= 1
+            if not left:
+                left = ELEMENTS_PER_SLICE
+                yield
+        topics.append(TopicImage(name, topic_id, partitions))
+    return topics
+
+
+async def _load_registrations(store: MetadataStore) -> dict[BrokerId, BrokerRegistration]:
+    """Return the last registration of each broker. The broker may be down."""
+    names = await store.children(znodes.REGISTRATIONS)
+    nodes = await store.get_many([f"{znodes.REGISTRATIONS}/{name}" for name in names])
+    return {
+        BrokerId(int(name)): znodes.decode_registration(BrokerId(int(name)), _found(node).data)
+        for name, node in zip(names, nodes, strict=True)
+    }
+
+
+async def _load_configs(store: MetadataStore, parent: str) -> dict[str, dict[str, str]]:
+    """Return the overrides of every resource below a path, by name."""
+    names = await store.children(parent)
+    nodes = await store.get_many([f"{parent}/{name}" for name in names])
+    found = {
+        znodes.unsanitized(name): znodes.decode_configs(_found(node).data)
+        for name, node in zip(names, nodes, strict=True)
+    }
+    return {name: configs for name, configs in found.items() if configs}
+
+
+async def _load_topic_configs(store: MetadataStore) -> dict[TopicName, Mapping[str, str]]:
+    configs = await _load_configs(store, znodes.TOPIC_CONFIGS)
+    return {TopicName(name): overrides for name, overrides in configs.items()}
+
+
+async def _load_broker_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
+    configs = await _load_configs(store, znodes.BROKER_CONFIGS)
+    return {
+        "" if name == znodes.DEFAULT_ENTITY else name: overrides
+        for name, overrides in configs.items()
+    }
+
+
+async def _load_deletions(store: MetadataStore, node_id: BrokerId) -> dict[Uuid, TopicDeletion]:
+    ids = await store.children(znodes.DELETED_TOPICS)
+    nodes = await store.get_many([f"{znodes.DELETED_TOPICS}/{each}" for each in ids])
+    return dict(
+        znodes.decode_deletion(each, _found(node).data, node_id)
+        for each, node in zip(ids, nodes, strict=True)
+    )

@@ -1,0 +1,90 @@
+"""The writes of the controller to the metadata store. Each one is one fenced `multi`.
+
+A write checks the controller epoch, performs the changes, and sets the node of the metadata
+position (`znodes.METADATA`) at its version. A controller that was replaced can therefore not write
+any longer (KAFKA-6082). The node says which change of which controller is the last one in the
+store.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata import znodes
+from odradek.metadata.store.interface import (
+    BadVersionError,
+    Check,
+    MetadataStore,
+    Operation,
+    SessionLostError,
+    Set,
+    StoreFailure,
+)
+from odradek.metadata.store.resolution import SupersededError, write_with_version_node
+
+logger = logging.getLogger(__name__)
+
+_FENCES = (znodes.CONTROLLER_EPOCH, znodes.METADATA)
+_REPLACED = "This is no longer the controller."
+
+
+class MetadataWriter:
+    """The only object that changes the cluster's metadata in the store.
+
+    A writer ends when another controller has written, or when the outcome of a write stays unknown.
+    The image of its controller may then lack a change. An ended writer writes nothing.
+
+    Args:
+        store: The session of the controller.
+        epoch: The controller epoch.
+        epoch_version: The version of the node of the epoch.
+        position_version: The version of the node of the position.
+    """
+
+    def __init__(
+        self, store: MetadataStore, epoch: int, epoch_version: int, position_version: int
+    ) -> None:
+        self._store = store
+        self.epoch = epoch
+        self.has_ended = False
+        self._fence = Check(znodes.CONTROLLER_EPOCH, epoch_version)
+        self._position_version = position_version
+
+    async def write(self, operations: Sequence[Operation], offset: int) -> KafkaError | None:
+        """Write the operations and the metadata offset that they have.
+
+        Returns:
+            The error if they cannot be written. Then nothing has changed, or the writer has ended.
+        """
+        if self.has_ended:
+            return KafkaError(ErrorCode.NOT_CONTROLLER, _REPLACED)
+        position = Set(
+            znodes.METADATA, znodes.encode_position(self.epoch, offset), self._position_version
+        )
+        try:
+            await write_with_version_node(self._store, [self._fence, *operations], position)
+        except BadVersionError as error:
+            if error.path not in _FENCES:
+                raise
+            return self._ended()
+        except SupersededError:
+            return self._ended()
+        except SessionLostError as error:
+            self.has_ended = True
+            logger.error("the session of the metadata store has ended: %s", error)
+            return KafkaError(ErrorCode.NOT_CONTROLLER, _REPLACED)
+        except StoreFailure as error:
+            logger.error("the metadata store failed: %s", error)
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be written.")
+        self._position_version += 1
+        return None
+
+    def _ended(self) -> KafkaError:
+        self.has_ended = True
+        logger.error(
+            "another controller has taken over the metadata store: this one makes no changes. "
+            "Stop one of the two brokers"
+        )
+        return KafkaError(ErrorCode.NOT_CONTROLLER, _REPLACED)

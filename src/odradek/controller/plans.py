@@ -1,0 +1,230 @@
+"""Plans: the records that a request to the controller causes. Pure.
+
+A plan takes the newest image and a request, and returns records and the results of the request. It
+changes nothing. The controller replays the records on the image (`MetadataDelta`), writes the nodes
+that follow (`store_operations`), and publishes. A request that is refused in part has records for
+the other part. Long plans are generators, which end time slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from odradek.config.broker import BrokerConfig
+from odradek.controller.placement import plan_partitions, plan_topics
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, Uuid
+from odradek.metadata.config_changes import ConfigChange, ResourceType, plan_config_change
+from odradek.metadata.features import FeatureUpdate, check_update, with_levels
+from odradek.metadata.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    TopicDeletion,
+)
+from odradek.metadata.image_records import (
+    config_records,
+    deletion_record,
+    quota_records,
+    registration_record,
+    topic_records,
+)
+from odradek.metadata.quotas import Entity, QuotaAlteration, planning_alterations
+from odradek.metadata.records import MetadataRecord
+from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic, check_change_count
+from odradek.metadata.znodes import PRODUCER_ID_BLOCK_SIZE
+from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
+from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
+from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
+from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
+from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from odradek.slicing import ELEMENTS_PER_SLICE
+
+R = TypeVar("R")
+_NO_RATES: Mapping[str, float] = {}
+
+
+@dataclass(slots=True)
+class Plan(Generic[R]):
+    """The records of a change, and the results of its request if the records are written."""
+
+    result: R
+    records: list[MetadataRecord] = field(default_factory=list)
+
+
+Planning = Generator[None, None, Plan[R]]
+
+
+def planning_topics(
+    image: MetadataImage,
+    config: BrokerConfig,
+    topics: Sequence[NewTopic],
+    new_uuid: Callable[[], Uuid],
+) -> Planning[list[CreatedTopic | KafkaError]]:
+    """Plan the creation of the valid topics of a request."""
+    plan = Plan((yield from plan_topics(image, config, topics, new_uuid)))
+    left = ELEMENTS_PER_SLICE
+    for created in plan.result:
+        if isinstance(created, KafkaError):
+            continue
+        topic = created.image
+        plan.records += topic_records(None, topic)
+        plan.records += config_records(ResourceType.TOPIC, topic.name, {}, created.configs)
+        left -= 1 + topic.partition_count
+        if left <= 0:
+            left = ELEMENTS_PER_SLICE
+            yield
+    return plan
+
+
+def planning_topic_deletions(
+    image: MetadataImage, ids: Sequence[Uuid]
+) -> Planning[list[KafkaError | None]]:
+    """Plan the deletion of topics by id. An id that occurs again is unknown."""
+    plan: Plan[list[KafkaError | None]] = Plan([])
+    seen: set[Uuid] = set()
+    for count, topic_id in enumerate(ids, 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+        if topic_id in seen or topic_id not in image.topics_by_id:
+            text = "This server does not host this topic ID."
+            plan.result.append(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, text))
+            continue
+        seen.add(topic_id)
+        plan.records.append(RemoveTopicRecord(topic_id))
+        plan.result.append(None)
+    return plan
+
+
+def planning_partitions(
+    image: MetadataImage, requests: Sequence[NewPartitions]
+) -> Planning[list[KafkaError | None]]:
+    """Plan additional partitions."""
+    plan: Plan[list[KafkaError | None]] = Plan([])
+    left = ELEMENTS_PER_SLICE
+    for request in requests:
+        try:
+            topic = plan_partitions(image, request)
+        except KafkaError as error:
+            plan.result.append(error)
+            continue
+        plan.records += topic_records(image.topics_by_id[topic.topic_id], topic)
+        plan.result.append(None)
+        left -= topic.partition_count
+        if left <= 0:
+            left = ELEMENTS_PER_SLICE
+            yield
+    return plan
+
+
+def planning_config_changes(
+    image: MetadataImage, config: BrokerConfig, changes: Sequence[ConfigChange]
+) -> Planning[list[KafkaError | None]]:
+    """Plan changes of configs of any resources."""
+    plan: Plan[list[KafkaError | None]] = Plan([])
+    left = ELEMENTS_PER_SLICE
+    for change in changes:
+        left -= 1 + len(change.ops)
+        if left <= 0:
+            left = ELEMENTS_PER_SLICE
+            yield
+        try:
+            check_change_count(len(changes))
+            configs = plan_config_change(image, config, change)
+        except KafkaError as error:
+            plan.result.append(error)
+            continue
+        before = change.configs(image)
+        plan.records += config_records(change.type, change.name, before, configs)
+        plan.result.append(None)
+    return plan
+
+
+def planning_quotas(
+    image: MetadataImage, alterations: Sequence[QuotaAlteration]
+) -> Planning[dict[Entity, KafkaError | None]]:
+    """Plan changes of client quotas."""
+    quotas, results = yield from planning_alterations(image.client_quotas, alterations)
+    plan = Plan(results)
+    for entity in results:
+        # A second alteration of an entity is refused, but the effect of the first one remains.
+        before = image.client_quotas.get(entity, _NO_RATES)
+        plan.records += quota_records(entity, before, quotas.get(entity, _NO_RATES))
+    return plan
+
+
+def plan_features(
+    image: MetadataImage,
+    config: BrokerConfig,
+    changes: Mapping[str, int] | Sequence[FeatureUpdate],
+) -> Plan[KafkaError | None]:
+    """Plan levels of features. A mapping sets levels in either direction."""
+    before = image.features
+    try:
+        if not isinstance(changes, Mapping):
+            for update in changes:
+                check_update(config.node_id, before, update)
+            changes = {update.name: update.level for update in changes}
+        levels = with_levels(before, changes)
+    except KafkaError as error:
+        return Plan(error)
+    plan: Plan[KafkaError | None] = Plan(None)
+    for name in changes:
+        if levels.get(name, 0) != before.get(name, 0):
+            plan.records.append(FeatureLevelRecord(name, levels.get(name, 0)))
+    return plan
+
+
+def plan_producer_ids(image: MetadataImage, broker: BrokerId) -> Plan[range]:
+    """Plan the next block of producer ids for a broker."""
+    first = image.next_producer_id
+    block = range(first, first + PRODUCER_ID_BLOCK_SIZE)
+    registration = image.brokers.get(broker)
+    epoch = -1 if registration is None else registration.epoch
+    return Plan(block, [ProducerIdsRecord(broker, epoch, block.stop)])
+
+
+def plan_deletions_finished(
+    image: MetadataImage, broker: BrokerId, topic_ids: Collection[Uuid]
+) -> Plan[None]:
+    """Plan that a broker has removed its logs of deleted topics."""
+    plan: Plan[None] = Plan(None)
+    for topic_id in topic_ids:
+        deletion = image.deletions.get(topic_id)
+        if deletion is not None and broker in deletion.brokers:
+            left = tuple(each for each in deletion.brokers if each != broker)
+            plan.records.append(deletion_record(topic_id, TopicDeletion(deletion.name, left)))
+    return plan
+
+
+def planning_single_broker(image: MetadataImage, broker: BrokerRegistration) -> Planning[None]:
+    """Plan the start of the only broker of a store: it registers and leads every partition.
+
+    Each partition begins a new leader epoch, as after any restart. The new epoch distinguishes
+    records that an unclean stop has lost from later ones at the same offsets (KIP-101). A partition
+    has no leader if this broker has no replica of it, because the node's id was changed. No other
+    broker can exist, so all other registrations end, and recorded deletions are this broker's.
+    """
+    plan: Plan[None] = Plan(None, [registration_record(broker)])
+    for other in image.brokers.values():
+        if other.id != broker.id:
+            plan.records.append(UnregisterBrokerRecord(other.id, other.epoch))
+    for topic_id, deletion in image.deletions.items():
+        if deletion.brokers != (broker.id,):
+            own = TopicDeletion(deletion.name, (broker.id,))
+            plan.records.append(deletion_record(topic_id, own))
+    left = ELEMENTS_PER_SLICE
+    for topic in image.topics_by_id.values():
+        for partition in topic.partitions:
+            record = PartitionChangeRecord(partition.partition, topic.topic_id, leader=NO_LEADER)
+            if broker.id in partition.replicas:
+                record.leader = broker.id
+                record.isr = [broker.id]
+            plan.records.append(record)
+            left -= 1
+            if not left:
+                left = ELEMENTS_PER_SLICE
+                yield
+    return plan

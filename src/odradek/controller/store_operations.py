@@ -1,0 +1,161 @@
+"""The writes to the metadata store that follow from a change of the image. Pure.
+
+A plan says what changes, as records. This module is the only place that knows which nodes of the
+store have the changed parts. The number of operations depends on the change, not on the image. The
+version that a write of a partition's state expects is the partition epoch before the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+
+from odradek.ids import Uuid
+from odradek.metadata import znodes
+from odradek.metadata.config_changes import CONFIG_PATHS, ResourceType
+from odradek.metadata.delta import MetadataDelta, TopicDelta
+from odradek.metadata.image import MetadataImage, Overrides, TopicDeletion, TopicImage
+from odradek.metadata.persistent import PersistentMap
+from odradek.metadata.quota_nodes import quota_operations
+from odradek.metadata.quotas import USER, Entity
+from odradek.metadata.store.interface import Create, Delete, Operation, Set
+from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
+from odradek.slicing import ELEMENTS_PER_SLICE
+
+
+def store_operations(
+    delta: MetadataDelta, new: MetadataImage, controller_epoch: int
+) -> Generator[None, None, list[Operation]]:
+    """Return the operations that make the nodes of `new` out of those of the old image.
+
+    The generator ends time slices.
+    """
+    old = delta.image
+    operations: list[Operation] = []
+    left = ELEMENTS_PER_SLICE
+    for removed in delta.topics.removed.values():
+        operations += znodes.delete_topic_operations(removed)
+        left -= 1 + removed.partition_count
+        if left <= 0:
+            left = ELEMENTS_PER_SLICE
+            yield
+    for topic_id, changes in delta.topics.changed.items():
+        operations += _topic_operations(changes, new.topics_by_id[topic_id], controller_epoch)
+        left -= 1 + len(changes.partitions)
+        if left <= 0:
+            left = ELEMENTS_PER_SLICE
+            yield
+    for topic_id, deletion in delta.deletions.changed.items():
+        operations += _deletion_operations(topic_id, old.deletions.get(topic_id), deletion)
+    operations += _all_config_operations(delta)
+    operations += _quota_operations(delta, new)
+    if delta.features.changed:
+        operations.append(Set(znodes.FEATURES, znodes.encode_features(new.features)))
+    operations += _producer_id_operations(delta)
+    operations += _registration_operations(delta)
+    return operations
+
+
+def _topic_operations(
+    changes: TopicDelta, topic: TopicImage, controller_epoch: int
+) -> list[Operation]:
+    before = changes.before
+    if before is None:
+        return znodes.create_topic_operations(topic, controller_epoch)
+    operations: list[Operation] = []
+    added = []
+    replicas_changed = False
+    for number, partition in sorted(changes.partitions.items()):
+        if number >= before.partition_count:
+            added.append(partition)
+            continue
+        earlier = before.partitions[number]
+        replicas_changed |= znodes.replicas_of(earlier) != znodes.replicas_of(partition)
+        operations.append(
+            Set(
+                znodes.state_path(topic.name, number),
+                znodes.encode_state(partition, controller_epoch),
+                earlier.partition_epoch,
+            )
+        )
+    if added or replicas_changed:
+        operations.append(Set(znodes.topic_path(topic.name), znodes.encode_topic(topic)))
+    operations += znodes.partition_operations(topic.name, added, controller_epoch)
+    return operations
+
+
+def _deletion_operations(
+    topic_id: Uuid, before: TopicDeletion | None, after: TopicDeletion | None
+) -> list[Operation]:
+    path = znodes.deleted_topic_path(topic_id)
+    if after is None:
+        return [Delete(path)] if before is not None else []
+    data = znodes.encode_deletion(after)
+    return [Create(path, data) if before is None else Set(path, data)]
+
+
+def _all_config_operations(delta: MetadataDelta) -> list[Operation]:
+    operations: list[Operation] = []
+    for kind in CONFIG_PATHS:
+        configs = delta.configs(kind)
+        assert configs is not None
+        for name, overrides in configs.changed.items():
+            operations += _config_operations(
+                kind, name, configs.before(name) or {}, overrides or {}
+            )
+    return operations
+
+
+def _config_operations(
+    kind: ResourceType, name: str, old: Overrides, new: Overrides
+) -> list[Operation]:
+    """Write a resource's new overrides. A resource without overrides has no node."""
+    path = CONFIG_PATHS[kind](name)
+    if not new:
+        return [Delete(path)] if old else []
+    data = znodes.encode_configs(new)
+    return [Set(path, data) if old else Create(path, data)]
+
+
+def _quota_operations(delta: MetadataDelta, new: MetadataImage) -> list[Operation]:
+    """Compare the nodes of the changed entities, and of all entities with the same users.
+
+    The node of a user exists as long as there is any entity with that user.
+    """
+    changed = delta.client_quotas.changed
+    if not changed:
+        return []
+    users = {dict(entity)[USER] for entity in changed if USER in dict(entity)}
+
+    def relevant(
+        quotas: PersistentMap[Entity, Mapping[str, float]],
+    ) -> dict[Entity, Mapping[str, float]]:
+        return {
+            entity: values
+            for entity, values in quotas.items()
+            if entity in changed or dict(entity).get(USER, 0) in users
+        }
+
+    return quota_operations(relevant(delta.image.client_quotas), relevant(new.client_quotas))
+
+
+def _producer_id_operations(delta: MetadataDelta) -> list[Operation]:
+    for record in reversed(delta.records):
+        if isinstance(record, ProducerIdsRecord):
+            last = record.next_producer_id - 1
+            first = record.next_producer_id - znodes.PRODUCER_ID_BLOCK_SIZE
+            data = znodes.encode_producer_id_block(record.broker_id, first, last)
+            return [Set(znodes.PRODUCER_ID_BLOCK, data)]
+    return []
+
+
+def _registration_operations(delta: MetadataDelta) -> list[Operation]:
+    operations: list[Operation] = []
+    for broker_id, registration in delta.brokers.changed.items():
+        path = znodes.registration_path(broker_id)
+        if registration is None:
+            operations.append(Delete(path))
+            continue
+        data = znodes.encode_registration(registration)
+        exists = delta.brokers.before(broker_id) is not None
+        operations.append(Set(path, data) if exists else Create(path, data))
+    return operations
