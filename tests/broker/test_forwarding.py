@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers import create_topics as create_topics_handler
-from odradek.broker.requests import cluster as cluster_module
+from odradek.broker.requests import cluster_parts
 from odradek.broker.requests.apis import (
     API_BY_KEY,
     APIS,
@@ -82,7 +82,7 @@ def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
         retry_backoff_ms=10,
         channel=ChannelSettings(request_timeout_ms=10_000, backoff_ms=10),
     )
-    monkeypatch.setattr(cluster_module, "ControllerChannelSettings", lambda **_: settings)
+    monkeypatch.setattr(cluster_parts, "ControllerChannelSettings", lambda **_: settings)
 
 
 def test_the_forwarded_apis_are_those_of_kafka() -> None:

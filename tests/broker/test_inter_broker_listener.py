@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -151,6 +153,16 @@ def test_a_broker_without_the_inter_broker_listener_does_not_start(
         asyncio.run(server.start())
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert not list(tmp_path.iterdir())
+
+
+def test_a_single_broker_imports_no_channels_at_its_start() -> None:
+    code = (
+        "import sys; import odradek.broker.broker;"
+        "found = [m for m in sys.modules if m.startswith(('odradek.client', "
+        "'odradek.metadata.controller_channel', 'odradek.protocol.messages.'))];"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_single_broker_needs_no_inter_broker_listener() -> None:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from odradek.broker.coordinators import Coordinators
 from odradek.broker.periodic import PeriodicTasks
 from odradek.broker.requests.advertised import registered_endpoints
-from odradek.broker.requests.cluster import ClusterMembership, cluster_requests
 from odradek.broker.requests.context import Services
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.fetch_sessions import FetchSessionCache
@@ -30,7 +29,7 @@ from odradek.broker.requests.quotas import ClientQuotas
 from odradek.broker.start_reports import report_addresses, report_configs
 from odradek.broker.stopping import STOP_LIMITS, StopLimits, StopSequence
 from odradek.broker.threads import BrokerThreads
-from odradek.broker.transactions.producer_ids import ProducerIdAllocator, block_of_controller
+from odradek.broker.transactions.producer_ids import ProducerIdAllocator
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import (
     advertised_listeners,
@@ -57,6 +56,7 @@ from odradek.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
     from odradek.broker.log_cleaner import LogCleaner
+    from odradek.broker.requests.cluster import ClusterMembership
     from odradek.environment.timers import Timer
     from odradek.log.cleaner.worker_protocol import CleanerWorker
     from odradek.log.log_dir import LogDir
@@ -221,11 +221,15 @@ class BrokerServer:
         config, clock = self.config, self._clock
         cluster = None
         if self._membership is not None:
+            from odradek.broker.requests.cluster_parts import cluster_requests
+
             cluster = cluster_requests(config, self._environment, self._membership)
 
         async def block_of_producer_ids() -> range:
             if cluster is None or cluster.membership.is_controller:
                 return await controller.allocate_producer_ids()
+            from odradek.broker.transactions.producer_id_blocks import block_of_controller
+
             return await block_of_controller(cluster, config.node_id)
 
         producer_ids = ProducerIdAllocator(block_of_producer_ids)

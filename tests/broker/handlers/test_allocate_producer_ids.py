@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.transactions.producer_ids import block_of_controller
+from odradek.broker.transactions.producer_id_blocks import block_of_controller
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 from odradek.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest

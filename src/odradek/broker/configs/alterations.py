@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.configs.loggers import alter_loggers
+from odradek.broker.requests.cluster import forwards
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
-from odradek.broker.requests.forwarding import forward, forwards
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.config_changes import (
     ConfigChange,
@@ -98,7 +98,7 @@ async def alter(
         return len(alteration.ops)
 
     await wait(each(check, enumerate(alterations), int))
-    cluster = forwards(services, context)
+    cluster = forwards(services.cluster, context.session)
     if cluster is not None:
         part: Any = request  # the two classes have different classes of resources
         part = replace(part, resources=[request.resources[index] for index in changes])
@@ -117,6 +117,8 @@ async def _forwarded(
     cluster: ClusterRequests, context: RequestContext, part: AlterRequest
 ) -> list[AlterResult]:
     """Return the controller's results for the rest of a request."""
+    from odradek.broker.requests.forwarding import forward
+
     response = await wait(forward(cluster, context, part))
     results = [(each.error_code, each.error_message) for each in response.responses]
     if len(results) != len(part.resources):
@@ -162,6 +164,6 @@ def _change(
     if kind == ResourceType.BROKER and not is_forwarded:
         if alteration.name:
             check_own_broker_name(services.node_id, alteration.name)
-        if forwards(services, context) is not None:
+        if forwards(services.cluster, context.session) is not None:
             plan_config_change(services.image(), services.config, change)
     return change

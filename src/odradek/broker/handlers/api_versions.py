@@ -18,7 +18,7 @@ import re
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.apis import APIS, INTER_BROKER_APIS, Forwarding
-from odradek.broker.requests.forwarding import forwards
+from odradek.broker.requests.cluster import forwards
 from odradek.errors import ErrorCode
 from odradek.metadata.features import FEATURES
 from odradek.protocol.messages.api_versions_response import (
@@ -62,7 +62,7 @@ def _served(services: Services, context: RequestContext) -> dict[int, tuple[int,
     apis, cluster = APIS, services.cluster
     if cluster is not None and context.session.listener_name == cluster.listener:
         apis = APIS + INTER_BROKER_APIS
-    controller = forwards(services, context)
+    controller = forwards(services.cluster, context.session)
     served = {}
     for api in sorted(apis, key=lambda api: api.key):
         lowest, highest = api.advertised

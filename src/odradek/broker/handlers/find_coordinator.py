@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.requests.advertised import broker_address
 from odradek.broker.requests.elements import each
-from odradek.broker.requests.forwarding import create_topics
+from odradek.broker.requests.topic_creation import create_topics
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName

@@ -38,8 +38,8 @@ from odradek.broker.requests.authorized_operations import (
 )
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
-from odradek.broker.requests.forwarding import create_topics
 from odradek.broker.requests.reachable import ReachableBrokers
+from odradek.broker.requests.topic_creation import create_topics
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, TopicName, Uuid
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage

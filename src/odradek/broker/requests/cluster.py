@@ -1,23 +1,21 @@
-"""The parts of a broker for requests between the brokers of a cluster."""
+"""The parts of a broker for requests between the brokers of a cluster, as the handlers see them.
+
+A single broker imports this module, but none of the channels (`broker.requests.cluster_parts`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from odradek import __version__
-from odradek.broker.requests.embedded import EmbeddedRequests
-from odradek.client.channel_state import ChannelSettings
-from odradek.config.listeners import inter_broker_listener
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
-from odradek.metadata.controller_channel import ControllerChannel, ControllerChannelSettings
 
 if TYPE_CHECKING:
-    from odradek.config.broker import BrokerConfig
-    from odradek.environment.environment import Environment
-    from odradek.metadata.controller_channel import ControllerNode
+    from odradek.broker.requests.embedded import EmbeddedRequests
+    from odradek.metadata.controller_channel import ControllerChannel, ControllerNode
     from odradek.metadata.image import MetadataImage
+    from odradek.net.session import Session
     from odradek.protocol.messages.alter_partition_request import AlterPartitionRequest
     from odradek.protocol.messages.alter_partition_response import AlterPartitionResponse
     from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
     from odradek.protocol.messages.metadata_image_response import MetadataImageResponse
     from odradek.results import Result
-
-SOFTWARE = ("odradek-broker", __version__)
-"""Name and version that a broker reports to another one in ApiVersions."""
 
 
 class ControllerRequests(Protocol):
@@ -109,29 +104,15 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> None
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, reason)
 
 
-def cluster_requests(
-    config: BrokerConfig, environment: Environment, membership: ClusterMembership
-) -> ClusterRequests:
-    """Return the parts of a broker of a cluster.
+def forwards(cluster: ClusterRequests | None, session: Session) -> ClusterRequests | None:
+    """Return the cluster if a request has to be sent to another broker, the controller.
 
-    Raises:
-        KafkaError: INVALID_CONFIG. This broker has no inter-broker listener.
+    A request in an envelope is executed or refused here. It is never sent on.
+
+    Args:
+        cluster: The cluster, or None in a single broker.
+        session: The session of the request.
     """
-    listener = inter_broker_listener(config)
-    channel = ControllerChannel(
-        membership.controller,
-        environment,
-        settings=ControllerChannelSettings(channel=channel_settings(config)),
-        client_id=f"broker-{config.node_id}-forwarding",
-        software=SOFTWARE,
-    )
-    return ClusterRequests(listener, membership, channel, EmbeddedRequests())
-
-
-def channel_settings(config: BrokerConfig) -> ChannelSettings:
-    """Return the limits of a connection to another broker from Kafka's configs."""
-    return ChannelSettings(
-        request_timeout_ms=config.get_int("request.timeout.ms"),
-        setup_timeout_ms=config.get_int("socket.connection.setup.timeout.ms"),
-        setup_timeout_max_ms=config.get_int("socket.connection.setup.timeout.max.ms"),
-    )
+    if cluster is None or cluster.membership.is_controller or session.is_forwarded:
+        return None
+    return cluster

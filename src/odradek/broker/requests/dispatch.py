@@ -36,7 +36,6 @@ from odradek.broker.requests.apis import (
     Forwarding,
 )
 from odradek.broker.requests.context import RequestContext
-from odradek.broker.requests.forwarding import forwarded
 from odradek.broker.requests.repeated_fetch import RepeatedFetch
 from odradek.broker.requests.repeated_produce import RepeatedProduce
 from odradek.broker.requests.shape_budget import ShapeBudget
@@ -244,6 +243,8 @@ class Dispatcher:
             return self._load_inter_broker(connection, api_key, version)
         entry = _new_entry(api, version)
         if api.forwarding is Forwarding.DISPATCHER and self._services.cluster is not None:
+            from odradek.broker.requests.forwarding import forwarded
+
             entry.handle = forwarded(entry.handle)
         self._entries[api_key << 16 | version] = entry
         return entry

@@ -9,6 +9,8 @@ The client gets REQUEST_TIMED_OUT for all elements of its request if the control
 within `ControllerChannelSettings.timeout_ms`. The request may have been executed then. For other
 errors of the envelope the client gets UNKNOWN_SERVER_ERROR, or the end of the connection if the
 controller does not know the version of the request, as in Kafka (``ForwardingManagerImpl``).
+
+A single broker does not import this module.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from odradek.broker.requests.cluster import forwards
 from odradek.broker.requests.envelopes import wrap
 from odradek.broker.requests.error_responses import error_response
 from odradek.client.connection import TooManyRequests, UnsupportedRequest
@@ -63,23 +66,12 @@ def forwarded(handle: Handle) -> Handle:
     def handle_or_forward(
         services: Services, context: RequestContext, request: Message
     ) -> Result[Message | None]:
-        cluster = forwards(services, context)
+        cluster = forwards(services.cluster, context.session)
         if cluster is None:
             return handle(services, context, request)
         return forward(cluster, context, request)
 
     return handle_or_forward
-
-
-def forwards(services: Services, context: RequestContext) -> ClusterRequests | None:
-    """Return the cluster if the controller is another broker, otherwise None.
-
-    A request in an envelope is executed or refused here. It is never sent on.
-    """
-    cluster = services.cluster
-    if cluster is None or cluster.membership.is_controller or context.session.is_forwarded:
-        return None
-    return cluster
 
 
 @in_task
@@ -97,13 +89,9 @@ async def forward(
 
 
 async def create_topics(
-    services: Services, context: RequestContext, topics: Sequence[NewTopic]
+    cluster: ClusterRequests, context: RequestContext, topics: Sequence[NewTopic]
 ) -> list[KafkaError | None]:
-    """Create topics that a request of another API needs. Return the error or None for each."""
-    cluster = forwards(services, context)
-    if cluster is None:
-        results = await services.controller.create_topics(topics)
-        return [result if isinstance(result, KafkaError) else None for result in results]
+    """Create topics for a request of another API. Return the error or None for each."""
     version = CreateTopicsRequest.MAX_VERSION
     request = CreateTopicsRequest([_creatable(topic) for topic in topics], CREATION_TIMEOUT_MS)
     response: CreateTopicsResponse = await _exchange(cluster, context, request, version)

@@ -1,0 +1,51 @@
+"""Creation of the parts of a broker for requests between the brokers of a cluster.
+
+Imported only by a broker of a cluster, because the channels would delay the start of a single one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek import __version__
+from odradek.broker.requests.cluster import ClusterRequests
+from odradek.broker.requests.embedded import EmbeddedRequests
+from odradek.client.channel_state import ChannelSettings
+from odradek.config.listeners import inter_broker_listener
+from odradek.metadata.controller_channel import ControllerChannel, ControllerChannelSettings
+
+if TYPE_CHECKING:
+    from odradek.broker.requests.cluster import ClusterMembership
+    from odradek.config.broker import BrokerConfig
+    from odradek.environment.environment import Environment
+
+SOFTWARE = ("odradek-broker", __version__)
+"""Name and version that a broker reports to another one in ApiVersions."""
+
+
+def cluster_requests(
+    config: BrokerConfig, environment: Environment, membership: ClusterMembership
+) -> ClusterRequests:
+    """Return the parts of a broker of a cluster.
+
+    Raises:
+        KafkaError: INVALID_CONFIG. This broker has no inter-broker listener.
+    """
+    listener = inter_broker_listener(config)
+    channel = ControllerChannel(
+        membership.controller,
+        environment,
+        settings=ControllerChannelSettings(channel=channel_settings(config)),
+        client_id=f"broker-{config.node_id}-forwarding",
+        software=SOFTWARE,
+    )
+    return ClusterRequests(listener, membership, channel, EmbeddedRequests())
+
+
+def channel_settings(config: BrokerConfig) -> ChannelSettings:
+    """Return the limits of a connection to another broker from Kafka's configs."""
+    return ChannelSettings(
+        request_timeout_ms=config.get_int("request.timeout.ms"),
+        setup_timeout_ms=config.get_int("socket.connection.setup.timeout.ms"),
+        setup_timeout_max_ms=config.get_int("socket.connection.setup.timeout.max.ms"),
+    )

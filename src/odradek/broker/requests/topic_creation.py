@@ -1,0 +1,26 @@
+"""Creation of topics for requests of other APIs than CreateTopics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from odradek.broker.requests.cluster import forwards
+from odradek.errors import KafkaError
+
+if TYPE_CHECKING:
+    from odradek.broker.requests.context import RequestContext, Services
+    from odradek.metadata.topics import NewTopic
+
+
+async def create_topics(
+    services: Services, context: RequestContext, topics: Sequence[NewTopic]
+) -> list[KafkaError | None]:
+    """Create topics here or at the controller. Return the error or None for each."""
+    cluster = forwards(services.cluster, context.session)
+    if cluster is not None:
+        from odradek.broker.requests import forwarding
+
+        return await forwarding.create_topics(cluster, context, topics)
+    results = await services.controller.create_topics(topics)
+    return [result if isinstance(result, KafkaError) else None for result in results]
