@@ -53,6 +53,7 @@ TOPIC_RESOURCE = 2
 SET = 0
 RECORDS_MAX = 5
 RECORD_BYTES_MAX = 600
+NEVER = str(2**63 - 1)
 PATIENCE_US = 20 * SECOND
 
 
@@ -82,6 +83,7 @@ class SimulatedAdmin(Client):
             if durable:
                 configs["flush.messages"] = "1"
             else:
+                configs["flush.messages"] = NEVER
                 configs["flush.ms"] = str(self.rng.choice((1_000, 5_000, 60_000)))
             deadline_us = self.world.scheduler.now_us + PATIENCE_US
             await self.until(deadline_us, partial(self._create, topic, partitions, configs))
@@ -140,8 +142,7 @@ class SimulatedAdmin(Client):
             "retention.ms": self.rng.choice(("-1", "-1", "10000")),
             "file.delete.delay.ms": self.rng.choice(("0", "3000", "60000")),
         }
-        if self.rng.random() < 0.5:
-            configs["flush.messages"] = "1"
+        configs["flush.messages"] = self.rng.choice(("1", NEVER))
         if self.rng.random() < 0.3:
             configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
         await self._create(topic, self.rng.randint(1, 2), configs)

@@ -75,12 +75,19 @@ class TopicView:
 
 
 class World(Protocol):
-    """The parts of the simulation that clients use."""
+    """The parts of the simulation that clients use.
+
+    Attributes:
+        keys: The partitions of the history.
+        safe_keys: Those that lose nothing acknowledged in this run. Only these have transactions,
+            because a power cut could take a part of a transaction from the others.
+    """
 
     scheduler: Scheduler
     network: SimulatedNetwork
     client_loop: SimulatedLoop
     keys: list[Key]
+    safe_keys: list[Key]
     bootstrap: list[tuple[str, int]]
     draining: bool
     tempo: float

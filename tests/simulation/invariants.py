@@ -73,6 +73,13 @@ class Chain:
         at = bisect_right(self.ends, end)
         del self.headers[at:], self.ends[at:], self.hashes[at:]
 
+    def bridge(self, other: Chain, start: int) -> None:
+        """Take the batches that `other` has below `start`, which this log has no longer."""
+        at, end = bisect_right(other.ends, self.end), bisect_right(other.ends, start)
+        self.headers += other.headers[at:end]
+        self.ends += other.ends[at:end]
+        self.hashes += other.hashes[at:end]
+
     def continues(self, start: int) -> Chain:
         """Return a chain with the batches below `start`, to which a log from `start` is added."""
         chain = Chain()

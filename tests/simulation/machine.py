@@ -119,6 +119,11 @@ class Machine:
     def address(self) -> tuple[str, int]:
         return self.host, PORT
 
+    def partitions(self) -> list[Any]:
+        """Return the partitions of the running broker."""
+        services = getattr(self.process.broker, "services", None) if self.process else None
+        return [] if services is None else list(services.replica_manager._partitions.values())
+
     @property
     def has_failed_directory(self) -> bool:
         """Whether the log directory is offline. Only a restart of the broker helps."""

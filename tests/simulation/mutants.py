@@ -165,14 +165,6 @@ def _read_to_log_end(patches: Patches) -> None:
     patches.replace(Partition, "read", all_records)
 
 
-def _forget_truncated_snapshot(patches: Patches) -> None:
-    """Use producer snapshots above the first offset that recovery has checked."""
-    from odradek.log import log_loader
-
-    load = log_loader.load_producers
-    patches.replace(log_loader, "load_producers", lambda *arguments: load(*arguments[:5], None))
-
-
 MUTANTS = {
     mutant.name: mutant
     for mutant in (
@@ -218,11 +210,6 @@ MUTANTS = {
             "read-above-high-watermark",
             "consumers read records that are not committed",
             _read_to_log_end,
-        ),
-        Mutant(
-            "snapshot-above-recovery",
-            "recovery uses producer snapshots that a power cut may have damaged",
-            _forget_truncated_snapshot,
         ),
     )
 }

@@ -6,6 +6,7 @@ code of the broker that changes state.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -148,10 +149,11 @@ class Observer:
         self, key: PartitionKey, model: ReplicaModel, log: Any, now: Observation
     ) -> list[str]:
         """Read the whole log of a new process. Compare it with what the last one had."""
-        first = log.segments.bases[0]
+        first = _first_base(log)
         chain = model.chain.continues(first)
-        self._cursors[key] = _Cursor()
-        self._extend(key, chain, log)
+        self._cursors[key] = _Cursor(first)
+        deleted = model.deletes or model.log_start_max
+        self._extend(key, chain, log, model.chain if deleted else None)
         problems: list[str] = []
         if model.seen is not None:
             problems += check_recovery(model, now, chain, log.segments.bases)
@@ -162,8 +164,12 @@ class Observer:
         model.floor = min(model.floor, now.log_end)
         return problems
 
-    def _extend(self, key: PartitionKey, chain: Chain, log: Any) -> None:
-        """Add the batches to the chain that the log has after the cursor."""
+    def _extend(self, key: PartitionKey, chain: Chain, log: Any, old: Chain | None = None) -> None:
+        """Add the batches to the chain that the log has after the cursor.
+
+        The deletion of old segments may have survived a power cut in part. `old` has the batches
+        that are missing between the segments.
+        """
         if self.models[key].compacted:
             return
         cursor = self._cursors.setdefault(key, _Cursor())
@@ -183,6 +189,8 @@ class Observer:
                     where = f"{cursor.position} of {segment.file.path}"
                     self._report(f"{log.topic_partition}: no batch at {where}")
                     return
+                if old is not None and header.base_offset > chain.end:
+                    chain.bridge(old, header.base_offset)
                 chain.append(header, bytes(data[cursor.position : end]))
                 cursor.position = end
 
@@ -224,7 +232,7 @@ class Observer:
             )
             for producer_id, entry in log.producers.producers.items()
         }
-        yield from check_producers(replay_producers(chain, log.segments.bases[0]), actual)
+        yield from check_producers(replay_producers(chain, _first_base(log)), actual)
         yield from self._durable(model, log)
 
     def _durable(self, model: ReplicaModel, log: Any) -> Iterator[str]:
@@ -249,6 +257,15 @@ class Observer:
                 return False
             node = node.names[part]
         return True
+
+
+def _first_base(log: Any) -> int:
+    """Return the base offset of the segment with the log start.
+
+    A power cut may bring back segments below it that were deleted, and not all of them.
+    """
+    bases: list[int] = log.segments.bases
+    return bases[max(bisect_right(bases, log.log_start_offset) - 1, 0)]
 
 
 def _position_of(data: bytearray, size: int, offset: int) -> int:

@@ -31,8 +31,11 @@ from tests.simulation.network import SimulatedNetwork
 from tests.simulation.observer import Observer
 from tests.simulation.producers import SimulatedProducer
 from tests.simulation.scheduler import SECOND, Scheduler
+from tests.simulation.transactors import PROTOCOL_1, PROTOCOL_2, SimulatedTransactor
 
 RUN_S = 120
+STABLE_S = 60
+"""Virtual time in which the coordinator ends the transactions that clients have left open."""
 HEAL_S = 60
 """Virtual time in which everything works again after the last fault."""
 GRACE_US = 30 * SECOND
@@ -50,12 +53,13 @@ BROKER_CONFIG = {
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "log.retention.check.interval.ms": "5000",
     "auto.create.topics.enable": "false",
+    # Coordinators lose nothing acknowledged in a power cut.
+    "log.flush.interval.messages": "1",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
 
 
-KNOWN_DEFECTS = {
-    "retention without a sync": re.compile(r"churn-.* log end \d+ after power, but the log had"),
-}
+KNOWN_DEFECTS: dict[str, re.Pattern[str]] = {}
 """Defects of the broker that are not mended yet, by the text of their violations.
 
 A run that meets one ends there. It is reported, and it is no failure of the run.
@@ -98,7 +102,7 @@ class _Errors(logging.Handler):
 
 def _is_known(error: BaseException) -> bool:
     """Return whether a broker may log this error while its disk fails."""
-    return isinstance(error, StoreFailure) or "every log directory is offline" in str(error)
+    return isinstance(error, StoreFailure)
 
 
 class Simulation:
@@ -159,11 +163,14 @@ class Simulation:
                 (topic, partition) for topic in topics for partition in range(2)
             )
         ]
+        self.safe_keys = [key for key in self.keys if key.durable or not self.power_cuts]
         self.admin = SimulatedAdmin(self, "admin")
         self.clients: list[Client] = [
             SimulatedProducer(self, "producer-1", idempotent=True),
             SimulatedProducer(self, "producer-2", idempotent=True),
             SimulatedProducer(self, "plain", idempotent=False),
+            SimulatedTransactor(self, "transactor-1", protocol=PROTOCOL_1),
+            SimulatedTransactor(self, "transactor-2", protocol=PROTOCOL_2),
             SimulatedConsumer(self, "consumer-1"),
             SimulatedConsumer(self, "consumer-2", committed=False),
             self.admin,
@@ -294,8 +301,23 @@ class Simulation:
             return
         self._finish()
 
+    def _is_stable(self) -> bool:
+        """Whether no transaction is open in any partition of the history."""
+        topics = {key.topic for key in self.keys}
+        return all(
+            partition.log.last_stable_offset == partition.log.high_watermark
+            for machine in self.machines
+            for partition in machine.partitions()
+            if partition.topic_partition.topic in topics
+        )
+
     def _finish(self) -> None:
-        """Read everything, and check the history."""
+        """Wait for the end of all transactions, read everything, and check the history."""
+        stable_us = self.scheduler.now_us + STABLE_S * SECOND
+        if not self.scheduler.run_until(stable_us, lambda: self._failed() or self._is_stable()):
+            self.violation("a transaction is still open")
+        if self.violations:
+            return
         readers = [
             SimulatedConsumer(self, f"final-{committed}", committed=committed)
             for committed in (True, False)
@@ -316,7 +338,7 @@ class Simulation:
         A power cut may take acknowledged records from a topic without flush.messages, and their
         offsets are used again.
         """
-        exempt = {key.number for key in self.keys if self.power_cuts and not key.durable}
+        exempt = {key.number for key in self.keys} - {key.number for key in self.safe_keys}
         report = analyse(parse(self.history))
         for anomaly in report.forbidden:
             if anomaly.detail.get("key") in exempt:

@@ -11,15 +11,26 @@ DAY_S = 86_400
 TRIED = 2
 RUNS_MAX = 40
 """Most runs of the test. `python -m tests.simulation.mutants run` allows 200."""
+QUICK = (
+    "ack-before-fsync",
+    "torn-tail",
+    "no-producers",
+    "recovery-point-high",
+    "checkpoint-not-synced",
+    "high-watermark-above-end",
+    "names-not-synced",
+    "no-dedupe",
+)
+"""Mutants that are found within a few runs."""
 
 
 def in_rotation() -> list[str]:
     """Return the mutants of the day."""
-    names = list(MUTANTS)
     day = int(time.time()) // DAY_S
-    return [names[(TRIED * day + number) % len(names)] for number in range(TRIED)]
+    return [QUICK[(TRIED * day + number) % len(QUICK)] for number in range(TRIED)]
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", range(TRIED))
 def test_a_planted_bug_is_found(number: int) -> None:
     name, seed = in_rotation()[number], int(time.time()) // DAY_S * 1_000

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.simulation import Outcome, Simulation
 
 ROOT = Path(__file__).parents[2]
-SEEDS = (1, 2, 4)
+SEEDS = (1, 2)
 
 
 def run(seed: int, seconds: float = 120) -> Outcome:
