@@ -10,7 +10,7 @@ rebuilds the indexes, and adds the leader epochs and producers of the batches.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -123,6 +123,8 @@ class LogLoader:
         names = recover_swaps(files, directory, files.listdir(directory))
         last_expired = None if options.clean else last_expired_segment(names)
         self._segments = self._list_segments(names, last_expired)
+        if not options.clean:
+            self._remove_deleted(last_expired)
         first_base = self._segments[0].base_offset if self._segments else 0
         log_start_offset = max(options.log_start_offset, first_base)
         found = RecoveredLeaderEpochs(self._read_epochs(names, log_start_offset), log_start_offset)
@@ -175,7 +177,9 @@ class LogLoader:
         if must_write_epochs:
             log.write_leader_epochs()
         if last_expired is not None:
-            files.unlink(f"{directory}/{last_expired}")
+            # It stays until the log start is on the disk: another power cut may follow.
+            self._log_dir.request_checkpoint()
+            self._log_dir.remove_later([f"{directory}/{last_expired}"], options.now_ms)
         return log
 
     def _restart_at(self, log_start_offset: int) -> None:
@@ -237,6 +241,21 @@ class LogLoader:
                     segments[-1].find_txn_index()
         segments.sort(key=lambda segment: segment.base_offset)
         return segments
+
+    def _remove_deleted(self, last_expired: str | None) -> None:
+        """Remove segments below the log start that were deleted and exist again.
+
+        A power cut may lose the new name of a deleted segment, and keep the new name of a later
+        one. Segments are deleted in order, so the log starts after the last one (`last_expired`).
+        Recovery would take the gap between them for lost data, and truncate the log there.
+        """
+        base = int(last_expired.partition(".")[0]) if last_expired else 0
+        segments, log_start = self._segments, self._options.log_start_offset
+        bases = [segment.base_offset for segment in segments]
+        count = bisect_left(bases, base)
+        while count + 1 < len(bases) and bases[count + 1] <= log_start:
+            count += 1
+        self._remove(0, count, "it was deleted before the crash")
 
     def _remove_strays(self) -> None:
         """Remove the empty files of failed rolls.

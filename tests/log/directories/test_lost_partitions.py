@@ -223,3 +223,31 @@ def test_directory_of_an_old_kafka_without_topic_ids_is_used(tmp_path: Path) -> 
     manager = open_manager(tmp_path, CONFIG)
     assert not open_log(manager).has_torn_topic_id
     manager.close(clean=False)
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("maintained", [True, False])
+def test_deleted_segments_that_a_power_cut_restores_in_part_hide_no_flushed_records(
+    tmp_path: Path, seed: int, maintained: bool
+) -> None:
+    """The cut undoes the renames of some deleted segments. What lies between them is no gap."""
+    files = FaultyFiles(loses_names=True)
+    config = LogConfig(segment_bytes=200, file_delete_delay_ms=0)
+    manager = open_manager(tmp_path, config, files)
+    for at in range(9):
+        append(open_log(manager), [b"%d" % at * 90])
+    open_log(manager).flush()
+    open_log(manager).delete_records(5)
+    assert manager.retain(NOW_MS) == 5
+    if maintained:
+        for log_dir in manager.log_dirs:
+            manager._checkpoints[log_dir][checkpoints.LOG_START_FILE].write(lambda: {TP: 5})
+            log_dir.remove_due(NOW_MS)
+    manager.close(clean=False)
+    files.crash(tmp_path, random.Random(seed))
+    manager = open_manager(tmp_path, config, files)
+    log = open_log(manager)
+    start = log.log_start_offset
+    assert (log.log_end_offset, start <= 5) == (9, True)
+    assert values_of(log) == [b"%d" % at * 90 for at in range(start, 9)]
+    manager.close()
