@@ -56,6 +56,9 @@ def test_no_module_is_an_orphan() -> None:
     entry_points = {
         "controller.balance",  # awaits the controller's queue
         "controller.alter_partition",  # awaits the controller's queue
+        "controller.broker_changes",  # awaits the controller's queue
+        "controller.broker_registry",  # awaits the controller's queue
+        "controller.feed_server",  # awaits the controller's queue
         "replication.follower_decisions",  # awaits the fetcher of followers
         "replication.replication_state",  # awaits Partition
         "__main__",
@@ -560,22 +563,22 @@ USED_ELSEWHERE = {
     "log.truncation.LogTruncations.truncate_fully_and_start_at",
     "log.unified_log.UnifiedLog.append_as_follower",
     # awaits the feed
-    "metadata.image_records.image_records",
     "metadata.records.decode_record",
     # awaits the controller of a cluster
-    "metadata.image_records.partition_change",
+    "controller.broker_changes.planning_broker_changes",
+    "controller.broker_registry.BrokerRegistry.is_live",
+    "controller.broker_registry.BrokerRegistry.taken_over",
+    "controller.feed_server.FeedServer.publishing",
     "metadata.image.MetadataImage.is_eligible",
     "controller.alter_partition.check_sender",
     "controller.alter_partition.find_partition",
     "controller.balance.imbalanced_partitions",
-    "controller.election.broker_registered",
     "controller.election.broker_unfenced",
     "controller.election.elect_preferred",
     "controller.election.elect_unclean",
     "controller.election.may_shut_down",
     "controller.election.min_isr_changed",
     "controller.election.stopped_cleanly",
-    "controller.election.without_brokers",
     # awaits the replica fetcher
     "replication.follower_decisions.accepts_response",
     "replication.follower_decisions.follower_high_watermark",

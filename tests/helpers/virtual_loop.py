@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -18,9 +19,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual_s
 
     def _run_once(self) -> None:
+        scheduled = self._scheduled  # type: ignore[attr-defined]
+        while scheduled and scheduled[0].cancelled():  # the loop would wait for the next one
+            heapq.heappop(scheduled)._scheduled = False
+            self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
         if not self._ready:  # type: ignore[attr-defined]
-            assert self._scheduled, "every task waits for another one"  # type: ignore[attr-defined]
-            self._virtual_s = max(self._virtual_s, self._scheduled[0].when())  # type: ignore[attr-defined]
+            assert scheduled, "every task waits for another one"
+            self._virtual_s = max(self._virtual_s, scheduled[0].when())
         super()._run_once()  # type: ignore[misc]
 
 

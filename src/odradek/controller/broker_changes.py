@@ -1,0 +1,196 @@
+"""The records that follow when brokers register, restart, stop or fail. Pure.
+
+One function handles all changes of brokers, from a single expired broker to a take-over: it visits
+each partition once, and makes at most one record for it. A record raises the leader epoch and the
+partition epoch by one at most, because the partition epoch is the version of the partition's node.
+
+The records of partitions come before those of brokers. If the write is divided and the controller
+fails between the parts, the next controller finds the old registration and decides again. In the
+other order it would take a broker that restarted uncleanly for an in-sync replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+
+from odradek.controller.election import (
+    Acceptable,
+    ElectionPolicy,
+    broker_registered,
+    changed_partition,
+    without_brokers,
+)
+from odradek.ids import ZERO_UUID, BrokerId, TopicName
+from odradek.metadata.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+)
+from odradek.metadata.image_records import partition_change, registration_record
+from odradek.metadata.persistent import PersistentMap
+from odradek.metadata.records import MetadataRecord
+from odradek.protocol.messages.broker_registration_change_record import (
+    BrokerRegistrationChangeRecord,
+)
+from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from odradek.slicing import ELEMENTS_PER_SLICE
+
+Policies = Callable[[TopicName], ElectionPolicy]
+"""Returns what decides the elections of a topic's partitions."""
+
+
+@dataclass(slots=True)
+class BrokerChanges:
+    """Changes of brokers that the controller handles together.
+
+    Attributes:
+        after: The new registration of each changed broker. None: it is unregistered.
+        restarts: The brokers that have a new process, and whether the previous one stopped cleanly.
+    """
+
+    after: dict[BrokerId, BrokerRegistration | None] = field(default_factory=dict)
+    restarts: dict[BrokerId, bool] = field(default_factory=dict)
+
+
+def planning_broker_changes(
+    image: MetadataImage, changes: BrokerChanges, policies: Policies
+) -> Generator[None, None, list[MetadataRecord]]:
+    """Return the records of the brokers and of the partitions that they concern."""
+    removed = [broker for broker, after in changes.after.items() if after is None]
+    brokers = image.brokers.with_changes(
+        {broker: after for broker, after in changes.after.items() if after is not None}, removed
+    )
+    records = yield from planning_elections(image, policies, brokers, changes)
+    for broker, after in changes.after.items():
+        before = image.brokers.get(broker)
+        if after is not None:
+            if after != before:
+                records.append(_broker_record(before, after))
+        elif before is not None:
+            records.append(UnregisterBrokerRecord(broker, before.epoch))
+    return records
+
+
+def planning_elections(
+    image: MetadataImage,
+    policies: Policies,
+    brokers: PersistentMap[BrokerId, BrokerRegistration] | None = None,
+    changes: BrokerChanges | None = None,
+) -> Generator[None, None, list[MetadataRecord]]:
+    """Return the changes of the partitions that follow from the state of the brokers.
+
+    Without changes these are elections of partitions that have no leader although one is
+    available, for example because unclean elections were enabled.
+    """
+    situation = _Situation(
+        image.brokers if brokers is None else brokers, {} if changes is None else changes.restarts
+    )
+    records: list[MetadataRecord] = []
+    left = ELEMENTS_PER_SLICE
+    for topic in image.topics_by_id.values():
+        policy: ElectionPolicy | None = None
+        for partition in topic.partitions:
+            left -= 1
+            if not left:
+                left = ELEMENTS_PER_SLICE
+                yield
+            if not situation.concerns(partition):
+                continue
+            if policy is None:
+                policy = policies(topic.name)
+            after = situation.changed(partition, policy) or partition
+            record = partition_change(topic.topic_id, partition, after)
+            if record is not None:
+                records.append(record)
+    return records
+
+
+class _Situation:
+    """The brokers after the changes."""
+
+    def __init__(
+        self, brokers: Mapping[BrokerId, BrokerRegistration], restarts: Mapping[BrokerId, bool]
+    ) -> None:
+        self._brokers = brokers
+        self._restarts = restarts
+        self._eligible = frozenset(
+            broker
+            for broker, each in brokers.items()
+            if not each.fenced and not each.in_controlled_shutdown
+        )
+
+    def concerns(self, partition: PartitionImage) -> bool:
+        """Return whether the partition may have to change."""
+        if partition.leader == NO_LEADER and not self._eligible.isdisjoint(partition.replicas):
+            return True
+        if partition.elr or partition.directories:
+            return True
+        if not self._eligible.issuperset(partition.isr):
+            return True
+        return any(broker in partition.isr for broker in self._restarts)
+
+    def changed(self, partition: PartitionImage, policy: ElectionPolicy) -> PartitionImage | None:
+        """Return the partition after the changes, one epoch later. None if it is as before."""
+        acceptable = acceptable_leader(self._brokers, partition)
+        now = partition
+        for broker, clean in self._restarts.items():
+            if broker in now.isr or broker in now.elr:
+                now = broker_registered(now, broker, acceptable, policy, clean=clean) or now
+        ineligible = [each for each in now.isr if not acceptable(each)]
+        if ineligible:
+            now = without_brokers(now, ineligible, acceptable, policy) or now
+        if now.leader == NO_LEADER or now.elr:
+            now = changed_partition(now, acceptable, policy) or now
+        return one_epoch_later(partition, now)
+
+
+def acceptable_leader(
+    brokers: Mapping[BrokerId, BrokerRegistration], partition: PartitionImage
+) -> Acceptable:
+    """Return which brokers may lead: those that are live and have the replica's directory online.
+
+    A broker that has registered no directories has all of them online.
+    """
+    directories = dict(zip(partition.replicas, partition.directories, strict=False))
+
+    def acceptable(broker: BrokerId) -> bool:
+        found = brokers.get(broker)
+        if found is None or found.fenced or found.in_controlled_shutdown:
+            return False
+        directory = directories.get(broker, ZERO_UUID)
+        return directory == ZERO_UUID or not found.directories or directory in found.directories
+
+    return acceptable
+
+
+def one_epoch_later(before: PartitionImage, after: PartitionImage) -> PartitionImage | None:
+    """Merge several changes into one. Return None if there is none."""
+    if after.partition_epoch == before.partition_epoch:
+        return None
+    raised = after.leader_epoch > before.leader_epoch
+    return replace(
+        after,
+        leader_epoch=before.leader_epoch + raised,
+        partition_epoch=before.partition_epoch + 1,
+    )
+
+
+def _broker_record(before: BrokerRegistration | None, after: BrokerRegistration) -> MetadataRecord:
+    if before is None or before.epoch != after.epoch:
+        return registration_record(after)
+    return BrokerRegistrationChangeRecord(
+        after.id,
+        after.epoch,
+        fenced=_change(before.fenced, after.fenced),
+        in_controlled_shutdown=_change(before.in_controlled_shutdown, after.in_controlled_shutdown),
+        log_dirs=[] if after.directories == before.directories else list(after.directories),
+    )
+
+
+def _change(before: bool, after: bool) -> int:
+    """Return Kafka's number for a flag in ``BrokerRegistrationChangeRecord``."""
+    if before == after:
+        return 0
+    return 1 if after else -1

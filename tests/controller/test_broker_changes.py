@@ -1,0 +1,218 @@
+"""Tests of the records that follow from changes of brokers, with the image after them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.controller.broker_changes import (
+    BrokerChanges,
+    planning_broker_changes,
+    planning_elections,
+)
+from odradek.controller.election import ElectionPolicy
+from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.metadata.delta import LEADER_UNCHANGED, MetadataDelta, MetadataProvenance
+from odradek.metadata.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from odradek.metadata.persistent import PersistentMap
+from odradek.metadata.records import MetadataRecord
+from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
+from odradek.protocol.messages.register_broker_record import RegisterBrokerRecord
+from odradek.slicing import run_to_completion
+
+TOPIC_ID = Uuid(bytes(15) + b"\x01")
+NAME = TopicName("t")
+DIRECTORIES = {number: Uuid(bytes([number]) * 16) for number in range(1, 7)}
+
+
+def _brokers(*numbers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, numbers))
+
+
+def _registration(number: int, epoch: int = 1, **fields: object) -> BrokerRegistration:
+    return replace(
+        BrokerRegistration(BrokerId(number), f"host{number}", 9092, epoch=epoch, boot_id="boot"),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def _image(*partitions: PartitionImage, brokers: int = 3) -> MetadataImage:
+    topic = TopicImage(NAME, TOPIC_ID, partitions)
+    registrations = {BrokerId(n): _registration(n) for n in range(1, brokers + 1)}
+    return MetadataImage(
+        brokers=PersistentMap(registrations),
+        topics_by_name=PersistentMap({NAME: topic}),
+        topics_by_id=PersistentMap({TOPIC_ID: topic}),
+    )
+
+
+def _partition(*isr: int, leader: int = 1, **fields: object) -> PartitionImage:
+    base = PartitionImage(0, BrokerId(leader), 4, 7, _brokers(1, 2, 3), _brokers(*isr))
+    return replace(base, **fields)  # type: ignore[arg-type]
+
+
+def _records(
+    image: MetadataImage, changes: BrokerChanges, **policy: object
+) -> list[MetadataRecord]:
+    policies = ElectionPolicy(**policy)  # type: ignore[arg-type]
+    return run_to_completion(planning_broker_changes(image, changes, lambda _: policies))
+
+
+def _after(image: MetadataImage, records: list[MetadataRecord]) -> MetadataImage:
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    return delta.apply(MetadataProvenance(BrokerId(1), 1, image.offset + 1))
+
+
+def _fenced(*numbers: int) -> BrokerChanges:
+    changes = BrokerChanges()
+    for number in numbers:
+        changes.after[BrokerId(number)] = _registration(number, fenced=True)
+    return changes
+
+
+def test_fenced_leader_leaves_the_isr_and_the_next_replica_leads() -> None:
+    image = _image(_partition(1, 2, 3))
+    after = _after(image, _records(image, _fenced(1)))
+    partition = after.topics_by_id[TOPIC_ID].partitions[0]
+    assert partition == _partition(2, 3, leader=2, leader_epoch=5, partition_epoch=8)
+    assert after.brokers[BrokerId(1)].fenced
+
+
+def test_existing_leader_stays_while_its_broker_is_live() -> None:
+    image = _image(_partition(1, 2, 3, leader=2))
+    assert _records(image, BrokerChanges()) == []
+
+
+def test_partition_of_other_brokers_has_no_record() -> None:
+    image = _image(_partition(2, 3, leader=2))
+    records = _records(image, _fenced(1))
+    assert not any(isinstance(each, PartitionChangeRecord) for each in records)
+
+
+def test_restart_without_proof_of_a_clean_stop_leaves_isr_and_elr() -> None:
+    image = _image(_partition(1))
+    restart = BrokerChanges({BrokerId(1): _registration(1, 2, fenced=True)}, {BrokerId(1): False})
+    partition = _after(image, _records(image, restart)).topics_by_id[TOPIC_ID].partitions[0]
+    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), ())
+    assert partition.last_known_elr == _brokers(1)
+
+
+def test_three_simultaneous_sigkills_need_no_operator() -> None:
+    """Each broker restarts with the same boot id, and the ISR and its leader are as before."""
+    image = _image(_partition(1, 2, 3))
+    image = _after(image, _records(image, _fenced(1, 2, 3), min_insync_replicas=2))
+    for number in (1, 2, 3):
+        new = {BrokerId(number): _registration(number, 2, fenced=True)}
+        restart = BrokerChanges(new, {BrokerId(number): True})
+        image = _after(image, _records(image, restart, min_insync_replicas=2))
+    partition = image.topics_by_id[TOPIC_ID].partitions[0]
+    assert (partition.leader, set(partition.elr)) == (NO_LEADER, set(_brokers(1, 2, 3)))
+    for number in (3, 1, 2):
+        unfenced = BrokerChanges({BrokerId(number): _registration(number, 2)})
+        image = _after(image, _records(image, unfenced, min_insync_replicas=2))
+    partition = image.topics_by_id[TOPIC_ID].partitions[0]
+    assert (partition.leader, partition.isr) == (3, _brokers(3))
+    assert set(partition.elr) == set(_brokers(1, 2))
+
+
+def test_restart_and_return_of_a_leader_in_one_change_raise_each_epoch_once() -> None:
+    image = _image(_partition(1))
+    restart = BrokerChanges({BrokerId(1): _registration(1, 2)}, {BrokerId(1): True})
+    partition = _after(image, _records(image, restart)).topics_by_id[TOPIC_ID].partitions[0]
+    assert partition == _partition(1, leader_epoch=5, partition_epoch=8)
+
+
+def test_records_of_partitions_precede_the_registration() -> None:
+    """If the write is divided there, the next controller finds the restart again."""
+    image = _image(_partition(1, 2, 3))
+    restart = BrokerChanges({BrokerId(1): _registration(1, 2, fenced=True)}, {BrokerId(1): False})
+    records = _records(image, restart)
+    assert [type(each) for each in records] == [PartitionChangeRecord, RegisterBrokerRecord]
+
+
+def test_replica_whose_directory_has_failed_loses_leadership() -> None:
+    directories = tuple(DIRECTORIES[n] for n in (1, 2, 3))
+    image = _image(_partition(1, 2, 3, directories=directories))
+    online = _registration(1, directories=(DIRECTORIES[4],))
+    after = _after(image, _records(image, BrokerChanges({BrokerId(1): online})))
+    partition = after.topics_by_id[TOPIC_ID].partitions[0]
+    assert (partition.leader, partition.isr) == (2, _brokers(2, 3))
+    assert not after.brokers[BrokerId(1)].fenced
+
+
+def test_unregistered_broker_leaves_isr_and_elr() -> None:
+    image = _image(_partition(2, elr=_brokers(1), leader=2))
+    unregistered = BrokerChanges({BrokerId(1): None}, {BrokerId(1): False})
+    after = _after(image, _records(image, unregistered, min_insync_replicas=2))
+    assert after.topics_by_id[TOPIC_ID].partitions[0].elr == ()
+    assert BrokerId(1) not in after.brokers
+
+
+ISR = st.permutations(_brokers(1, 2, 3)).flatmap(
+    lambda order: st.integers(0, 3).map(lambda count: tuple(order[:count]))
+)
+
+
+@given(
+    isr=ISR,
+    elr=st.sets(st.sampled_from(_brokers(1, 2, 3))),
+    has_leader=st.booleans(),
+    states=st.lists(
+        st.sampled_from(["live", "fenced", "clean", "unclean"]), min_size=3, max_size=3
+    ),
+    returns=st.booleans(),
+    minimum=st.integers(1, 3),
+)
+def test_change_gives_a_consistent_partition_one_epoch_later(
+    isr: tuple[BrokerId, ...],
+    elr: set[BrokerId],
+    has_leader: bool,
+    states: list[str],
+    returns: bool,
+    minimum: int,
+) -> None:
+    leader = isr[0] if isr and has_leader else NO_LEADER
+    before = _partition(
+        *isr, leader=leader, elr=tuple(each for each in _brokers(1, 2, 3) if each in elr - set(isr))
+    )
+    image = _image(before)
+    changes = BrokerChanges()
+    for number, state in enumerate(states, 1):
+        broker = BrokerId(number)
+        if state == "fenced":
+            changes.after[broker] = _registration(number, fenced=True)
+        elif state != "live":
+            changes.after[broker] = _registration(number, 2, fenced=not returns)
+            changes.restarts[broker] = state == "clean"
+    records = _records(image, changes, min_insync_replicas=minimum)
+    after_image = _after(image, records)
+    after = after_image.topics_by_id[TOPIC_ID].partitions[0]
+    assert before.partition_epoch <= after.partition_epoch <= before.partition_epoch + 1
+    assert before.leader_epoch <= after.leader_epoch <= before.leader_epoch + 1
+    assert all(after_image.is_eligible(each) for each in after.isr)
+    assert not set(after.isr) & set(after.elr)
+    for number, state in enumerate(states, 1):
+        if state == "unclean":
+            recovered = after.leader == number and after.leader_recovery_state
+            assert number not in after.elr
+            assert number not in after.isr or recovered
+            assert before.leader != number or after.leader_epoch > before.leader_epoch
+    if after.leader != NO_LEADER:
+        assert after.leader in after.isr
+    else:
+        assert not any(after_image.is_eligible(each) for each in after.isr or after.elr)
+    for record in run_to_completion(
+        planning_elections(after_image, lambda _: ElectionPolicy(minimum))
+    ):  # as in Kafka, an election from the ELR clears the rest of it later
+        assert isinstance(record, PartitionChangeRecord)
+        assert (record.leader, record.isr) == (LEADER_UNCHANGED, None), "the change is complete"
