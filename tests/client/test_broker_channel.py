@@ -23,6 +23,7 @@ from odradek.protocol.messages.heartbeat_response import HeartbeatResponse
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.metadata_response import MetadataResponse
 from odradek.protocol.messages.produce_response import ProduceResponse
+from odradek.protocol.messages.sync_group_request import SyncGroupRequest
 from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 from odradek.result_tasks import wait
 from odradek.results import Result
@@ -36,7 +37,7 @@ SETTINGS = ChannelSettings(request_timeout_ms=1_000, setup_timeout_ms=500)
 
 class Fixture:
     def __init__(self) -> None:
-        self.network = PeerNetwork({int(ApiKey.HEARTBEAT): (0, 4)})
+        self.network = PeerNetwork({int(ApiKey.HEARTBEAT): (0, 4), int(ApiKey.SYNC_GROUP): (0, 5)})
         self.timers = SteppedTimers(ManualClock())
         environment = Environment(
             clock=self.timers._clock,
@@ -157,6 +158,31 @@ def test_endless_frames_without_a_request_cost_the_connection() -> None:
         connection.send(b"\0\0\0\4\0\0\0\1" * 20_000)
         assert connection.aborted
         assert it.channel.waiting == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize("cut", [0, 3, 10, 70_000, 200_000])
+def test_a_large_response_is_received_in_place_also_if_the_connection_ends_in_it(cut: int) -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        request = SyncGroupRequest("g", 1, "m")
+        first = it.channel.send(request, SyncGroupResponse)
+        second = it.channel.send(request, SyncGroupResponse)
+        value = bytes(range(256)) * 1_200
+        data = b"".join(
+            connection.peer.respond(each, SyncGroupResponse(assignment=value))
+            for each in connection.requests
+        )
+        half = len(data) // 2
+        connection.send(data[: half + cut])
+        assert first.get().assignment == value
+        if cut:
+            connection.lose()
+            assert isinstance(second.error, ConnectionResetError)
+        else:
+            connection.send(data[half:])
+            assert second.get().assignment == value
 
     run(test)
 

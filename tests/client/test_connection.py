@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from odradek.client.connection import (
     CORRELATION_ID_MAX,
+    LARGE_FRAME_BYTES_MAX,
+    SIZE_BYTES,
     ClientConnection,
     ConnectionClosed,
     InvalidResponse,
@@ -82,11 +84,12 @@ EXCHANGES = exchanges()
 @given(
     chosen=st.lists(st.sampled_from(EXCHANGES), max_size=12),
     cuts=st.lists(st.integers(0, 4000), max_size=20),
-    first=st.integers(0, 12),
+    bytes_min=st.sampled_from([0, 1, 2, 50, 10_000]),
 )
 def test_pipelined_requests_get_their_responses_in_order_however_the_bytes_arrive(
-    chosen: list[tuple[int, int, bytes]], cuts: list[int], first: int
+    chosen: list[tuple[int, int, bytes]], cuts: list[int], bytes_min: int
 ) -> None:
+    """The shell reads the rest of a frame in place if it has `bytes_min` bytes, 0: never."""
     connection = ClientConnection("me")
     stream = bytearray()
     expected = []
@@ -104,14 +107,51 @@ def test_pipelined_requests_get_their_responses_in_order_however_the_bytes_arriv
     found = []
     bounds = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
     for begin, end in pairwise(bounds):
-        connection.receive_data(bytes(stream[begin:end]))
-        while (response := connection.next_response()) is not None:
-            found.append(response)
+        chunk = bytes(stream[begin:end])
+        while chunk:
+            rest = connection.rest_of_frame(bytes_min) if bytes_min else None
+            if rest is None:
+                connection.receive_data(chunk)
+                chunk = b""
+            else:
+                count = min(len(rest), len(chunk))
+                rest[:count] = chunk[:count]
+                connection.filled(count)
+                chunk = chunk[count:]
+            while (response := connection.next_response()) is not None:
+                found.append(response)
     assert [response.correlation_id for response in found] == [number for number, *_ in expected]
     for response, (_, cls, version, data) in zip(found, expected, strict=True):
         assert type(response.message) is cls
         assert encode(plain(response.message), version) == data
     assert connection.in_flight == 0 and connection.bytes_needed == 4
+
+
+def test_a_frame_above_the_limit_gets_memory_as_its_bytes_arrive() -> None:
+    connection = ClientConnection()
+    connection.send(HEARTBEAT, 4)
+    connection.receive_data(struct.pack(">i", LARGE_FRAME_BYTES_MAX - SIZE_BYTES + 1))
+    assert connection.rest_of_frame(1) is None
+    connection = ClientConnection()
+    connection.send(HEARTBEAT, 4)
+    connection.receive_data(struct.pack(">i", LARGE_FRAME_BYTES_MAX - SIZE_BYTES) + b"123")
+    rest = connection.rest_of_frame(1)
+    assert rest is not None and len(rest) == LARGE_FRAME_BYTES_MAX - SIZE_BYTES - 3
+    assert connection.rest_of_frame(len(rest) + 1) is not None, "it has begun"
+    assert connection.bytes_needed == len(rest)
+    connection.receive_eof()
+    with pytest.raises(ConnectionClosed):
+        connection.next_response()
+
+
+@pytest.mark.parametrize("size", [-1, 2**31 - 1])
+def test_an_invalid_size_gets_no_memory(size: int) -> None:
+    connection = ClientConnection()
+    connection.send(HEARTBEAT, 4)
+    connection.receive_data(struct.pack(">i", size))
+    with pytest.raises(InvalidResponse):
+        connection.next_response()
+    assert connection.rest_of_frame(1) is None
 
 
 @given(st.lists(st.integers(1, 60), min_size=1))

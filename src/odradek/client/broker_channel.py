@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R", bound=Message)
 
 READ_BYTES = 64 * 1024
-"""Most bytes of one read."""
+"""Most bytes of one read, except for a larger response, which is received in place."""
 
 
 class _Call(Ticket):
@@ -203,7 +203,10 @@ class BrokerChannel:
         self._perform(self._state.connected(self._now_ms()))
         return True
 
-    def _received(self, link: _Link, data: bytes) -> None:
+    def _rest_of_response(self, link: _Link) -> memoryview | None:
+        return self._state.rest_of_response(READ_BYTES) if link is self._link else None
+
+    def _received(self, link: _Link, data: bytes | int) -> None:
         if link is self._link:
             self._perform(self._state.received(data, self._now_ms()))
 
@@ -250,6 +253,7 @@ class _Link(asyncio.BufferedProtocol):
         self._channel = channel
         self._transport: asyncio.Transport | None = None
         self._view = memoryview(bytearray(READ_BYTES))
+        self._in_place = False
 
     def write(self, data: bytes) -> None:
         assert self._transport is not None
@@ -266,10 +270,13 @@ class _Link(asyncio.BufferedProtocol):
             self.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._view
+        rest = self._channel._rest_of_response(self)
+        self._in_place = rest is not None
+        return self._view if rest is None else rest
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._channel._received(self, bytes(self._view[:nbytes]))
+        data = nbytes if self._in_place else bytes(self._view[:nbytes])
+        self._channel._received(self, data)
 
     def eof_received(self) -> bool:
         return False

@@ -275,15 +275,22 @@ class ChannelState:
             return []
         return self._fail(error, now_ms)
 
-    def received(self, data: bytes, now_ms: float) -> list[Effect]:
-        """Take bytes of the broker."""
+    def rest_of_response(self, bytes_min: int) -> memoryview | None:
+        """Return memory for the rest of a large response: `ClientConnection.rest_of_frame`."""
+        return self._connection.rest_of_frame(bytes_min) if self.phase is Phase.READY else None
+
+    def received(self, data: bytes | int, now_ms: float) -> list[Effect]:
+        """Take bytes of the broker, or the number of those in `rest_of_response`."""
         if self.phase not in (Phase.HANDSHAKE, Phase.NEGOTIATING, Phase.READY):
             return []
         effects: list[Effect] = []
         try:
             if not self._connection.in_flight:
-                raise InvalidResponse(f"{len(data)} bytes without a request")
-            self._connection.receive_data(data)
+                raise InvalidResponse("bytes without a request")
+            if isinstance(data, int):
+                self._connection.filled(data)
+            else:
+                self._connection.receive_data(data)
             while (response := self._connection.next_response()) is not None:
                 effects += self._take(response.message)
         except ConnectionError as error:

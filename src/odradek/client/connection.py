@@ -35,6 +35,9 @@ RESPONSE_BYTES_MAX = 100 * 1024 * 1024
 IN_FLIGHT_MAX = 10_000
 """Requests without a response on one connection."""
 
+LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
+"""Largest frame that gets memory for all of its bytes before they have arrived."""
+
 CORRELATION_ID_MAX = 2**31 - 1
 SIZE_BYTES = 4
 
@@ -91,6 +94,9 @@ class ClientConnection:
         self._correlation_id = 0
         # Bytes of one read are kept as they came: most reads are exactly one response.
         self._received: bytes | bytearray = b""
+        # A frame that the shell receives in place: its memory, and the number of bytes it has.
+        self._large: bytearray | None = None
+        self._filled = 0
         self.versions: dict[int, tuple[int, int]] = {}
         self._invalid: InvalidResponse | None = None
         self._ended = False
@@ -164,13 +170,43 @@ class ClientConnection:
     @property
     def bytes_needed(self) -> int:
         """The number of bytes missing from the next frame: from its size, or from its body."""
+        if self._large is not None:
+            return len(self._large) - self._filled
         have = len(self._received)
         if have < SIZE_BYTES:
             return SIZE_BYTES - have
         return max(0, SIZE_BYTES + self._size() - have)
 
+    def rest_of_frame(self, bytes_min: int) -> memoryview | None:
+        """Return memory for the rest of the next frame, if that has `bytes_min` bytes or more.
+
+        The shell may read into it and report the count to `filled`, which saves two copies of a
+        large response. Return None for a smaller rest, and for a frame above
+        `LARGE_FRAME_BYTES_MAX`, whose memory grows with the bytes that arrive.
+        """
+        if self._large is None:
+            if len(self._received) < SIZE_BYTES or self._invalid is not None:
+                return None
+            size = SIZE_BYTES + self._size()
+            have = len(self._received)
+            if size - have < bytes_min or size > LARGE_FRAME_BYTES_MAX:
+                return None
+            self._large = bytearray(size)
+            self._large[:have] = self._received
+            self._filled = have
+            self._received = b""
+        return memoryview(self._large)[self._filled :]
+
+    def filled(self, count: int) -> None:
+        """Note that the first `count` bytes of `rest_of_frame` have arrived."""
+        assert self._large is not None
+        self._filled += count
+        if self._filled == len(self._large):
+            self._received, self._large = self._large, None
+
     def receive_data(self, data: bytes) -> None:
         """Accept bytes from the socket, any number of them."""
+        assert self._large is None, "the rest of a frame is received in place"
         if not self._received:
             self._received = data
             return
@@ -210,7 +246,7 @@ class ClientConnection:
         """Return the next frame, which shares no memory with later bytes, or None if incomplete."""
         received = self._received
         have = len(received)
-        if have < SIZE_BYTES:
+        if have < SIZE_BYTES or self._large is not None:
             self._check()
             return None
         end = SIZE_BYTES + self._size()
