@@ -7,8 +7,8 @@ import pytest
 from odradek.config.broker import BrokerConfig
 from odradek.controller.placement import plan_partitions, plan_topics
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, Uuid
-from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.topics import (
     CHANGES_PER_REQUEST_MAX,
@@ -18,6 +18,7 @@ from odradek.metadata.topics import (
     invalid_name_reason,
 )
 from odradek.slicing import run_to_completion
+from tests.helpers.call_count import count_calls
 
 TOPIC_ID = Uuid(b"0123456789abcdef")
 
@@ -202,3 +203,27 @@ def test_added_partitions_follow_the_existing_ones() -> None:
     assert made.topic_id == old.topic_id
     assert made.partitions[:2] == old.partitions
     assert [p.partition for p in made.partitions] == [0, 1, 2, 3]
+
+
+def test_a_topic_is_created_beside_many_as_cheaply_as_beside_few() -> None:
+    few = image()
+    many = few.with_topics(
+        {
+            name: TopicImage(name, Uuid(number.to_bytes(16, "big")), [])
+            for number, name in ((each, TopicName(f"t{each}")) for each in range(1, 3_000))
+        },
+        {},
+    )
+    new = NewTopic("new", 2, 1)
+    planned(few, new)
+    calls = count_calls(lambda: planned(few, new)).total
+    assert count_calls(lambda: planned(many, new)).total <= calls + 5
+
+
+def test_names_of_one_request_collide_with_each_other() -> None:
+    topics = [NewTopic(name) for name in ("a.b", "a_b", "c_d", "c.d", "a.b")]
+    planning = plan_topics(image(topics=("c-d",)), BrokerConfig({}), topics, lambda: TOPIC_ID)
+    results = run_to_completion(planning)
+    codes = [each.code if isinstance(each, KafkaError) else None for each in results]
+    collision = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert codes == [None, collision, None, collision, ErrorCode.TOPIC_ALREADY_EXISTS]

@@ -6,6 +6,7 @@ The rules and their error messages are those of Kafka's ``ReplicationControlMana
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from itertools import chain
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller.replica_placer import Between, place_replicas
@@ -60,7 +61,9 @@ class _Plan:
         self._image = image
         self._config = config
         self._between = between
-        self._taken = {unified(name): name for name in image.topics_by_name}
+        self._new: set[TopicName] = set()
+        # Names by their unified text, only of names that can collide. Built when one is requested.
+        self._ambiguous: dict[str, TopicName] | None = None
         self._changes = 0
 
     def add(self, topic: NewTopic, topic_id: Uuid) -> CreatedTopic:
@@ -76,19 +79,33 @@ class _Plan:
         self._changes += changes
         partitions = tuple(new_partition(number, ids) for number, ids in enumerate(replicas))
         name = TopicName(topic.name)
-        self._taken[unified(name)] = name
+        self._new.add(name)
+        if self._ambiguous is not None and is_ambiguous(name):
+            self._ambiguous[unified(name)] = name
         return CreatedTopic(TopicImage(name, topic_id, partitions), configs)
 
     def _check_free(self, name: str) -> None:
         """Refuse an existing name. In Kafka's metrics '.' and '_' are the same character."""
-        other = self._taken.get(unified(name))
-        if other == name:
+        if name in self._image.topics_by_name or name in self._new:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if not is_ambiguous(name):
+            return
+        if self._ambiguous is None:
+            existing = (each for each, _ in self._image.topics_by_name.unordered_items())
+            self._ambiguous = {
+                unified(each): each for each in chain(existing, self._new) if is_ambiguous(each)
+            }
+        other = self._ambiguous.get(unified(name))
         if other is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' collides with existing topic: {other}",
             )
+
+
+def is_ambiguous(name: str) -> bool:
+    """Return whether another name may collide with this one."""
+    return "." in name or "_" in name
 
 
 def unified(name: str) -> str:

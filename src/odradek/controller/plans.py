@@ -146,12 +146,11 @@ def planning_quotas(
     image: MetadataImage, alterations: Sequence[QuotaAlteration]
 ) -> Planning[dict[Entity, KafkaError | None]]:
     """Plan changes of client quotas."""
-    quotas, results = yield from planning_alterations(image.client_quotas, alterations)
+    changed, results = yield from planning_alterations(image.client_quotas, alterations)
     plan = Plan(results)
-    for entity in results:
-        # A second alteration of an entity is refused, but the effect of the first one remains.
+    for entity, quotas in changed.items():
         before = image.client_quotas.get(entity, _NO_RATES)
-        plan.records += quota_records(entity, before, quotas.get(entity, _NO_RATES))
+        plan.records += quota_records(entity, before, quotas)
     return plan
 
 

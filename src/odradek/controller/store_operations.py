@@ -131,7 +131,7 @@ def _quota_operations(delta: MetadataDelta, new: MetadataImage) -> list[Operatio
     ) -> dict[Entity, Mapping[str, float]]:
         return {
             entity: values
-            for entity, values in quotas.items()
+            for entity, values in quotas.unordered_items()
             if entity in changed or dict(entity).get(USER, 0) in users
         }
 

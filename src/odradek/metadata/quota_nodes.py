@@ -28,7 +28,7 @@ def quota_operations(before: Quotas, after: Quotas) -> list[Operation]:
     old, new = _nodes(before), _nodes(after)
     created = sorted(path for path in new if path not in old)
     deleted = sorted((path for path in old if path not in new), reverse=True)
-    changed = [path for path, data in new.items() if path in old and old[path] != data]
+    changed = sorted(path for path, data in new.items() if path in old and old[path] != data)
     return [
         *(Delete(path) for path in deleted),
         *(Create(path, new[path]) for path in created),

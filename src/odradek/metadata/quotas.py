@@ -63,14 +63,19 @@ def plan_alterations(
 
     A second alteration of an entity is refused, but the effect of the first one remains.
     """
-    return run_to_completion(planning_alterations(quotas, alterations))
+    changed, results = run_to_completion(planning_alterations(quotas, alterations))
+    after = {**quotas, **changed}
+    return {entity: values for entity, values in after.items() if values}, results
 
 
 def planning_alterations(
     quotas: Quotas, alterations: Sequence[QuotaAlteration]
 ) -> Generator[None, None, tuple[Quotas, dict[Entity, KafkaError | None]]]:
-    """Plan like `plan_alterations`, with a yield at the end of each time slice."""
-    changed: dict[Entity, Mapping[str, float]] = dict(quotas)
+    """Plan like `plan_alterations`, with a yield at the end of each time slice.
+
+    Return only the changed entities. An entity without quotas has an empty mapping.
+    """
+    changed: dict[Entity, Mapping[str, float]] = {}
     results: dict[Entity, KafkaError | None] = {}
     left = ELEMENTS_PER_SLICE
     for entity, ops in alterations:
@@ -81,14 +86,11 @@ def planning_alterations(
         try:
             if entity in results:
                 raise _invalid(f"Ignoring duplicate entity {_shown(entity)}")
-            altered = _altered(changed.get(entity, {}), entity, ops)
+            changed[entity] = _altered(quotas.get(entity, {}), entity, ops)
         except KafkaError as error:
             results[entity] = error
             continue
         results[entity] = None
-        changed[entity] = altered
-        if not altered:
-            del changed[entity]
     return changed, results
 
 
