@@ -292,7 +292,7 @@ class LogLoader:
 
     def _remove(self, start: int, end: int, reason: str) -> None:
         for segment in self._segments[start:end]:
-            _logger.warning("removing %s: %s", segment.file.path, reason)
+            _logger.warning("the segment %s is removed from the log: %s", segment.file.path, reason)
             segment.remove_files()
         del self._segments[start:end]
 
@@ -307,7 +307,9 @@ class LogLoader:
                 if segment.txn_index is not None:
                     segment.txn_index.check(segment.base_offset)
             except CorruptIndex as error:
-                _logger.warning("rebuilding transaction indexes: %s", error)
+                _logger.warning(
+                    "%s. This transaction index and the later ones are built again", error
+                )
                 for each in self._segments[at:]:
                     each.reset_txn_index()
                 return segment.base_offset
@@ -328,7 +330,7 @@ class LogLoader:
         try:
             epochs = LeaderEpochFileCache(checkpoints.read_epochs(self._files, path))
         except checkpoints.CorruptCheckpoint as error:
-            _logger.warning("reading all leader epochs from the log: %s", error)
+            _logger.warning("%s. The leader epochs are read from the log", error)
             return None
         return epochs if epochs.starts and epochs.starts[0] <= log_start_offset else None
 

@@ -378,7 +378,7 @@ class UnifiedLog:
             self.segments.active.cut_torn_write(self.log_end_offset)
         except OSError as cut_error:
             return self.log_dir.fail(cut_error, f"cutting a torn write of {self.topic_partition}")
-        _logger.warning("%s; the partial write was cut off", what)
+        _logger.warning("%s. The partial write was cut off. Free space or descriptors", what)
         return self.log_dir.error(what)
 
     def _write_aborted(

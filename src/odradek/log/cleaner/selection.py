@@ -51,7 +51,7 @@ def first_dirty_offset(log: UnifiedLog, checkpoint: int | None) -> int:
         return start
     if checkpoint > log.log_end_offset:
         _logger.warning(
-            "%s was clean up to %d, but ends at %d: all of it counts as dirty",
+            "%s was clean up to %d, but ends at %d. The cleaner compacts all of it again",
             log.topic_partition,
             checkpoint,
             log.log_end_offset,

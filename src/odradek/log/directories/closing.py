@@ -104,7 +104,11 @@ class _Closing:
                 job.log.sync_before_close()
             except KafkaError as error:
                 if not job.log.closed:
-                    _logger.warning("closing %s: %s", job.log.topic_partition, error)
+                    _logger.warning(
+                        "closing %s failed: %s. The next start recovers its records",
+                        job.log.topic_partition,
+                        error,
+                    )
             self._set_state(job, _State.ENDED)
 
     def _next_to_sync(self) -> _Job | None:
@@ -145,7 +149,11 @@ class _Closing:
             try:
                 job.log.write_before_close(sync_follows=False)
             except KafkaError as error:
-                _logger.warning("closing %s: %s", job.log.topic_partition, error)
+                _logger.warning(
+                    "closing %s failed: %s. The next start recovers its records",
+                    job.log.topic_partition,
+                    error,
+                )
             job.state = _State.WRITTEN
 
     def wait_for_threads(self) -> None:

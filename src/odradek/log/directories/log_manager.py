@@ -81,7 +81,10 @@ def _directory_id(path: str, text: str) -> Uuid:
     try:
         return uuid_from_string(text)
     except ValueError as error:
-        raise LogDirectoryError(f"{path} has an invalid directory.id: {error}") from error
+        raise LogDirectoryError(
+            f"{path}/{checkpoints.META_PROPERTIES_FILE} has an invalid directory.id: {error}. "
+            "Remove the line, or restore the file"
+        ) from error
 
 
 class LogManager:
@@ -191,7 +194,8 @@ class LogManager:
             self._locks.append(self.files.lock(f"{path}/{checkpoints.LOCK_FILE}"))
         except BlockingIOError as error:
             raise LogDirectoryError(
-                f"log directory {path} is in use by another process or broker"
+                f"log directory {path} is in use by another process or broker. Stop it, or use "
+                "another directory"
             ) from error
 
     def unlock(self) -> None:
@@ -213,11 +217,15 @@ class LogManager:
             cluster_id = cluster_id or properties.get("cluster.id")
             if properties.get("cluster.id", cluster_id) != cluster_id:
                 raise LogDirectoryError(
-                    f"{path} belongs to cluster {properties['cluster.id']}, not to {cluster_id}"
+                    f"{path} belongs to cluster {properties['cluster.id']}, not to {cluster_id}. "
+                    "Name only log directories of one cluster in log.dirs"
                 )
             owner = properties.get("node.id", properties.get("broker.id", str(node_id)))
             if owner != str(node_id):
-                raise LogDirectoryError(f"{path} belongs to node {owner}, not to {node_id}")
+                raise LogDirectoryError(
+                    f"{path} belongs to node {owner}, not to {node_id}. Set node.id={owner}, or "
+                    "use another log directory"
+                )
         self.cluster_id = cluster_id or uuid_to_string(self._randomness.uuid())
         for path, properties in found.items():
             if properties is None:
@@ -365,7 +373,9 @@ class LogManager:
         try:
             file.load(names, use_closed=use_closed)
         except checkpoints.CorruptCheckpoint as error:
-            _logger.warning("continuing without a checkpoint: %s", error)
+            _logger.warning(
+                "%s. The start continues without this checkpoint and reads more of the logs", error
+            )
         return file.offsets
 
     def _forget_lost_partitions(self, log_dir: LogDir, found: Container[TopicPartition]) -> None:
@@ -390,7 +400,12 @@ class LogManager:
             except OSError as error:
                 if error.errno not in NO_SPACE_ERRNOS:
                     raise
-                _logger.warning("removing the entries failed: %s", error)
+                _logger.warning(
+                    "removing the entries of lost logs from %s failed: %s. The next start tries "
+                    "again",
+                    file.path,
+                    error,
+                )
 
     def _draw_jitter(self, config: LogConfig) -> int:
         """Return a random part of `segment.jitter.ms`.
@@ -604,7 +619,11 @@ class LogManager:
                 try:
                     log.load_for_retention(now_ms)
                 except KafkaError as error:
-                    _logger.warning("retention of %s: %s", log.topic_partition, error)
+                    _logger.warning(
+                        "retention of %s failed: %s. The next check tries again",
+                        log.topic_partition,
+                        error,
+                    )
 
     def retain(self, now_ms: int, *, wait: bool = True) -> int:
         """Apply retention and expire producers in assigned logs. Runs on the owner's thread.
@@ -625,7 +644,11 @@ class LogManager:
             except NotResident:
                 _logger.debug("retention of %s is postponed", log.topic_partition)
             except KafkaError as error:
-                _logger.warning("retention of %s: %s", log.topic_partition, error)
+                _logger.warning(
+                    "retention of %s failed: %s. The next check tries again",
+                    log.topic_partition,
+                    error,
+                )
         return count
 
     def maintain(self, now_ms: int) -> None:
@@ -641,7 +664,11 @@ class LogManager:
             try:
                 moved |= log.flusher.flush_if_due(now_ms, log.config.flush_ms)
             except KafkaError as error:
-                _logger.warning("flush of %s: %s", log.topic_partition, error)
+                _logger.warning(
+                    "flush of %s failed: %s. The line about its log directory says what to do",
+                    log.topic_partition,
+                    error,
+                )
         if moved or now_ms >= self._next_checkpoint_ms:
             self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
             self._next_high_watermarks_ms = now_ms + self._high_watermark_interval_ms
@@ -673,7 +700,12 @@ class LogManager:
                     continue
                 # The old files are still valid. A start from them reads more of the logs.
                 log_dir.request_checkpoint()
-                _logger.warning("writing the checkpoints of %s: %s", log_dir.path, error)
+                _logger.warning(
+                    "cannot write the checkpoints of %s: %s. The old ones stay valid, and the "
+                    "broker tries again. Free disk space or file descriptors",
+                    log_dir.path,
+                    error,
+                )
 
     def _write_high_watermarks(self, log_dir: LogDir) -> None:
         name = checkpoints.HIGH_WATERMARK_FILE
@@ -765,7 +797,7 @@ class LogManager:
         for log_dir in written:
             if unsynced[log_dir]:
                 _logger.info(
-                    "%s: no time to sync %d logs; they are complete in the page cache",
+                    "%s: no time to sync %d logs. They are complete in the page cache",
                     log_dir.path,
                     unsynced[log_dir],
                 )
@@ -777,7 +809,7 @@ class LogManager:
         if log_dir.offline:
             return False
         if left:
-            text = "%s: no time to close %d logs; the next start recovers unsynced records"
+            text = "%s: no time to close %d logs. The next start recovers unsynced records"
             _logger.warning(text, log_dir.path, left)
             return False
         try:

@@ -330,7 +330,10 @@ class LogSegment:
             self._pool.files.ftruncate(self.file.open().fd, self.size)
         except OSError as error:
             _logger.warning(
-                "the space behind the end of %s is not released: %s", self.file.path, error
+                "the space behind the end of %s is not released: %s. The file occupies more of the "
+                "disk than it needs",
+                self.file.path,
+                error,
             )
         self._allocated = False
 

@@ -141,7 +141,11 @@ def read_topic_id(files: Files, path: str) -> Uuid | None:
             return uuid_from_string(fields.get("topic_id", ""))
     except ValueError:
         pass
-    _logger.warning("%s is damaged: it has no version %s and topic id", path, _VERSION)
+    _logger.warning(
+        "%s is damaged: it has no version %s and topic id. The log is opened without a topic id",
+        path,
+        _VERSION,
+    )
     return None
 
 

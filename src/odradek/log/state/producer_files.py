@@ -171,24 +171,30 @@ def _load_newest(
 
 def _load_snapshot(files: Files, directory: str, offset: int) -> ProducerStateManager | None:
     state = ProducerStateManager()
+    path = index_path(directory, offset, SNAPSHOT_SUFFIX)
     try:
-        state.load_snapshot(read_file(files, index_path(directory, offset, SNAPSHOT_SUFFIX)))
+        state.load_snapshot(read_file(files, path))
     except FileNotFoundError:
         return None
     except CorruptSnapshot as error:
-        _logger.warning("skipping a damaged producer snapshot at %d: %s", offset, error)
+        _logger.warning(
+            "%s is damaged: %s. The producers are read from an older snapshot or from the log",
+            path,
+            error,
+        )
         return None
     return state
 
 
 def _load_windows(files: Files, directory: str, offset: int, state: ProducerStateManager) -> bool:
     """Load the windows of a loaded snapshot. Return False if they are not on the disk."""
+    path = index_path(directory, offset, WINDOW_SUFFIX)
     try:
-        state.load_window(read_file(files, index_path(directory, offset, WINDOW_SUFFIX)))
+        state.load_window(read_file(files, path))
     except FileNotFoundError:
         return False
     except CorruptSnapshot as error:
-        _logger.warning("skipping damaged producer windows at %d: %s", offset, error)
+        _logger.warning("%s is damaged: %s. Its windows are read from the log", path, error)
         return False
     return True
 
