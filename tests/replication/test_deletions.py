@@ -327,7 +327,7 @@ def test_directory_that_fails_keeps_the_record_of_the_deletion(
         assert await machine.controller.delete_topics([topic_id]) == [None]
 
     machine.run(delete, power=None)
-    assert "the next start finishes the deletion" in caplog.text
+    assert "The next start finishes the deletion" in caplog.text
 
     async def look(machine: Machine) -> None:
         assert await machine.store.children(znodes.DELETED_TOPICS) != []

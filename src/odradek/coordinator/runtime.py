@@ -234,7 +234,12 @@ class CoordinatorRuntime(Generic[S]):
             try:
                 self.load(partition)
             except KafkaError as error:
-                logger.warning("cannot serve %s-%d: %s", self._topic, partition, error)
+                logger.warning(
+                    "cannot serve %s-%d: %s. Requests for it get NOT_COORDINATOR",
+                    self._topic,
+                    partition,
+                    error,
+                )
 
     def all_shards(self, partition_count: int) -> list[S]:
         """Return every shard of the topic that this broker serves.
@@ -271,7 +276,8 @@ class CoordinatorRuntime(Generic[S]):
         except (ValueError, OSError):
             # A damaged batch must not stop other shards. This log is not read again.
             logger.exception(
-                "cannot load %s-%d: its log is damaged. Requests get NOT_COORDINATOR",
+                "cannot load %s-%d: its log is damaged. Requests get NOT_COORDINATOR until the "
+                "broker is started again. `odradek log dump` checks the files",
                 self._topic,
                 partition,
             )
@@ -447,7 +453,9 @@ class CoordinatorRuntime(Generic[S]):
         failed: Callable[[ErrorCode], R],
         error: KafkaError,
     ) -> Result[R]:
-        logger.error("cannot write to %s-%d: %s", self._topic, partition, error)
+        logger.error(
+            "cannot write to %s-%d: %s. The request is refused", self._topic, partition, error
+        )
         code = response_code(error.code)
         timers, completed, after_commit = result.timers, result.completed, result.after_commit
         if result.after_failed_append is not None:
@@ -511,7 +519,12 @@ class CoordinatorRuntime(Generic[S]):
         if error is None:
             self._commit(partition, shard, write.last_offset)
             return
-        logger.error("a write to %s-%d is not committed: %s", self._topic, partition, error)
+        logger.error(
+            "a write to %s-%d is not committed: %s. The request gets an error",
+            self._topic,
+            partition,
+            error,
+        )
         code = ErrorCode.NOT_COORDINATOR
         if isinstance(error, KafkaError):
             code = response_code(error.code)
@@ -546,8 +559,15 @@ class CoordinatorRuntime(Generic[S]):
             partition, write = waiting.popleft()[1:]
             shard = self._shards.get(partition)
             if not write.pending.done:
-                logger.warning("a write to %s-%d is not committed in time", self._topic, partition)
                 code = response_code(ErrorCode.REQUEST_TIMED_OUT)
+                logger.warning(
+                    "a write to %s-%d is not committed within %g s. The request gets %s, and the "
+                    "records stay in the log",
+                    self._topic,
+                    partition,
+                    self._commit_timeout_ms / 1000,
+                    code.name,
+                )
                 self._follow_up(partition, shard, write.end(code, self.now()))
         if waiting:
             self._commit_timer.arm(self._topic, waiting[0][0])

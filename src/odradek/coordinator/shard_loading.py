@@ -17,6 +17,7 @@ from typing import Protocol, runtime_checkable
 
 from odradek.collector import postponed_full_collections
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicPartition
 from odradek.log.unified_log import UnifiedLog
 from odradek.protocol import record_codec
 from odradek.protocol.codec import Message
@@ -118,6 +119,11 @@ class RecordDecoder:
     def __init__(self, family: str) -> None:
         self._family = family
         self._skipped: set[str] = set()
+        self._source = f"{family} records"
+
+    def begin(self, topic_partition: TopicPartition) -> None:
+        """Take the partition of the following records. It is named in the warnings."""
+        self._source = str(topic_partition)
 
     def __call__(self, record: Record) -> tuple[Message, Message | None] | None:
         """Return the key and the value of a record.
@@ -141,7 +147,7 @@ class RecordDecoder:
     def _skip(self, what: str, offset: int) -> None:
         if what not in self._skipped and len(self._skipped) < SKIPPED_KINDS_MAX:
             self._skipped.add(what)
-            logger.warning("%s: skipped, first at offset %d", what, offset)
+            logger.warning("%s: %s: skipped, first at offset %d", self._source, what, offset)
 
 
 def replay_record(
@@ -178,6 +184,7 @@ class ShardLoader:
             ValueError, OSError: A batch is damaged.
         """
         async with self._loading:
+            self._decode.begin(log.topic_partition)
             end = log.log_end_offset
             offset = log.log_start_offset
             while offset < end:

@@ -69,7 +69,9 @@ class TopicDeletions:
             except KafkaError as error:
                 # The log directory is offline now. The next start finds the recorded deletion.
                 logger.warning(
-                    "deleting the logs of a topic failed; the next start tries again: %s", error
+                    "deleting the logs of topic %s failed: %s. The next start tries again",
+                    logs[start].topic,
+                    error,
                 )
                 failed = True
         if failed:
@@ -107,7 +109,7 @@ class TopicDeletions:
             self._log_manager.delete(key)
         except KafkaError as error:
             # The log directory is offline now. The next start finds the recorded deletion.
-            logger.warning("deleting %s failed; the next start tries again: %s", key, error)
+            logger.warning("deleting %s failed: %s. The next start tries again", key, error)
 
     def finish_recorded(
         self, recorded: Mapping[Uuid, TopicDeletion]
@@ -135,7 +137,9 @@ class TopicDeletions:
                 self._log_manager.delete(*deleted[start : start + LOGS_DELETED_A_SLICE])
             except KafkaError as error:
                 logger.warning(
-                    "finishing the deletion of topics failed; the next start tries again: %s", error
+                    "finishing the deletion of topic %s failed: %s. The next start tries again",
+                    deleted[start].topic,
+                    error,
                 )
                 return
         # Always sync, because the renames of the previous run may not be on the disk.
@@ -147,7 +151,7 @@ class TopicDeletions:
             path = self._log_manager.set_aside(key)
         except KafkaError as error:
             # The log directory is offline now, so the log is not served.
-            logger.warning("the log of %s cannot be set aside: %s", key, error)
+            logger.warning("the log of %s cannot be set aside: %s. It is not used", key, error)
             return
         if path is not None:
             logger.warning(
@@ -167,7 +171,8 @@ class TopicDeletions:
         )
         if unknown:
             logger.warning(
-                "%d logs belong to no partition of this broker and are left unchanged: %s%s",
+                "%d logs belong to no partition of this broker and are left unchanged: %s%s. "
+                "Remove their directories if you do not need the records",
                 len(unknown),
                 ", ".join(unknown[:LOGS_NAMED_MAX]),
                 ", ..." if len(unknown) > LOGS_NAMED_MAX else "",
@@ -188,9 +193,10 @@ class TopicDeletions:
                 self._finished(topic_ids)
         except KafkaError as error:
             logger.warning(
-                "syncing the log directories failed; the next start finishes the deletion of "
-                "topics: %s",
+                "syncing the log directories failed: %s. The next start finishes the deletion of "
+                "%d topics",
                 error,
+                len(topic_ids),
             )
         finally:
             self._syncing = None

@@ -63,7 +63,11 @@ class OffsetLookup:
         try:
             found = await runner.run(work)
         except OSError as error:
-            logger.warning("offset lookup in %s failed: %s", log.topic_partition, error)
+            logger.warning(
+                "offset lookup in %s failed: %s. The client gets an error",
+                log.topic_partition,
+                error,
+            )
             raise KafkaError(partition.error or ErrorCode.KAFKA_STORAGE_ERROR) from error
         if partition.error:
             # The partition was deleted during the lookup. The records that were read may belong to

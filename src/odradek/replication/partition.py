@@ -337,7 +337,8 @@ class Partition:
         if len(self.isr) < needed:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {len(self.isr)} in-sync replicas, {needed} needed",
+                f"{self.topic_partition} has {len(self.isr)} in-sync replicas, and "
+                f"min.insync.replicas needs {needed}.",
             )
 
     def flushed(self, offset: int) -> bool:

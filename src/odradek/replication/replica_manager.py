@@ -261,7 +261,8 @@ class ReplicaManager:
         else:
             self._log_manager.unassign(keys)
             logger.warning(
-                "topic %s (%s) is gone from the metadata without a deletion: its logs are kept",
+                "topic %s (%s) is gone from the metadata without a deletion. Its logs are kept. "
+                "Remove their directories if you do not need the records",
                 topic.name,
                 uuid_to_string(topic.topic_id),
             )
@@ -530,7 +531,12 @@ class ReplicaManager:
                 await self._loop.run_in_executor(self._executor, log.flush)
                 again = partition.flushed(end_offset)
         except (OSError, KafkaError) as error:
-            logger.error("flushing %s failed: %s", partition.topic_partition, error)
+            logger.error(
+                "flushing %s failed: %s. Its requests get KAFKA_STORAGE_ERROR until the broker is "
+                "started again",
+                partition.topic_partition,
+                error,
+            )
             self._fail_partition(partition)
         finally:
             del self._flushing[partition]

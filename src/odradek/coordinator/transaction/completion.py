@@ -83,11 +83,13 @@ class Completions:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
+        shard = self._tasks.pop(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error(
-                "the task that completes a transaction has failed. The transaction is completed "
-                "when its shard is loaded again",
+                "completing a transaction of %s-%d has failed. It is completed when the partition "
+                "is loaded again",
+                TRANSACTION_STATE,
+                shard.partition,
                 exc_info=error,
             )
 
@@ -153,10 +155,11 @@ class Completions:
             passed_by = code in _PASSED_BY
             logger.log(
                 logging.ERROR if passed_by else logging.INFO,
-                "transaction %s: the marker for %s-%d was refused with %s",
+                "transaction %s: the marker for %s-%d was refused with %s. It is %s",
                 prepared.transactional_id,
                 *partition,
                 code.name,
+                "left out" if passed_by else "written again after a pause",
             )
             if passed_by:
                 done.add(partition)
@@ -172,7 +175,8 @@ class Completions:
         code = await wait(self._commit(shard, completed))
         if code is not ErrorCode.NONE:
             logger.warning(
-                "transaction %s: Complete is not committed: %s",
+                "transaction %s: Complete is not committed: %s. It is written again unless the log "
+                "has it",
                 prepared.transactional_id,
                 code.name,
             )

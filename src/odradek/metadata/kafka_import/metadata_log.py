@@ -48,7 +48,7 @@ def _newest_snapshot(files: Files, directory: str) -> tuple[int, list[Frame]]:
         batches = list(_whole_batches(data))
         if data and sum(map(len, batches)) == len(data):
             return end_offset, [frame for batch in batches for frame in _frames(path, batch, 0)]
-        _logger.warning("the snapshot %s is incomplete: using the one before it", path)
+        _logger.warning("the snapshot %s is incomplete. The one before it is used", path)
     return 0, []
 
 
@@ -79,7 +79,9 @@ def _log_frames(files: Files, directory: str, start_offset: int) -> Iterator[Fra
                 yield from _frames(path, batch, start_offset)
         if position < len(data):
             _logger.warning(
-                "%s ends in an incomplete batch: ignoring %d bytes", path, len(data) - position
+                "%s ends in an incomplete batch. Its %d bytes are not imported",
+                path,
+                len(data) - position,
             )
 
 
@@ -108,4 +110,6 @@ def _frames(path: str, batch: memoryview, start_offset: int) -> Iterator[Frame]:
             if record.offset >= start_offset and record.value is not None:
                 yield read_frame(record.value)
     except (CorruptRecord, ValueError) as error:
-        raise UnreadableMetadata(f"{path} cannot be read: {error}") from error
+        raise UnreadableMetadata(
+            f"{path} cannot be read: {error}. Restore the file, or see docs/from-kafka.md"
+        ) from error

@@ -8,7 +8,8 @@ does not support is logged and left out. Kafka's metadata is never changed or re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from odradek.config.broker import BrokerConfig
@@ -103,8 +104,8 @@ def find_takeover(
         return None
     if len(by_partition) < len(logs):
         raise UnreadableMetadata(
-            "several log directories have directories of one partition with different topic ids. "
-            "Move the directories of the wrong topic to another place"
+            f"the log directories have several directories of {_of_several(logs)} with different "
+            "topic ids. Move the directories of the wrong topic to another place"
         )
     found = _from_directories(config, by_partition, new_uuid)
     _logger.warning(
@@ -141,7 +142,9 @@ def _highest_producer_id(logs: Logs) -> int:
 
 def _topic_image(node: BrokerId, found: TopicImage, logs: Logs) -> TopicImage:
     if not found.partition_count:
-        raise UnreadableMetadata(f"topic {found.name} has no partitions")
+        raise UnreadableMetadata(
+            f"topic {found.name} has no partitions in the metadata of Kafka. See docs/from-kafka.md"
+        )
     partitions = [
         _partition_image(node, each, logs.get(TopicPartition(found.name, each.partition)))
         for each in found.partitions
@@ -187,7 +190,12 @@ def _quotas(found: Quotas) -> Quotas:
             alteration = QuotaAlteration(entity, [(key, value)])
             quotas, results = plan_alterations(quotas, [alteration])
             if (error := results[entity]) is not None:
-                _logger.warning("not imported: quota %s of %s: %s", key, entity, error.message)
+                _logger.warning(
+                    "not imported: quota %s of %s: %s. `odradek quota set` sets another value",
+                    key,
+                    entity,
+                    error.message,
+                )
     return quotas
 
 
@@ -239,7 +247,11 @@ def _accepted(
             configs = plan_change(image, config, ConfigChange(kind, name, [*accepted, op]))
         except KafkaError:
             _logger.warning(
-                "not imported: config %s of %s %s", op.name, kind.name.lower(), name or "default"
+                "not imported: config %s of %s %s, which Odradek does not accept. `odradek config "
+                "alter` sets another value",
+                op.name,
+                kind.name.lower(),
+                name or "default",
             )
             continue
         accepted.append(op)
@@ -275,6 +287,12 @@ def _from_directories(
     return ImportedCluster(image.with_topics(topics, configs))
 
 
+def _of_several(logs: Iterable[UnifiedLog]) -> TopicPartition:
+    """Return the first partition that has more than one log."""
+    counts = Counter(log.topic_partition for log in logs)
+    return min(key for key, count in counts.items() if count > 1)
+
+
 def _common_id(name: str, logs: Mapping[int, UnifiedLog]) -> Uuid | None:
     ids = {log.topic_id for log in logs.values() if log.topic_id is not None}
     if len(ids) > 1:
@@ -306,7 +324,11 @@ def _report(image: MetadataImage, found: ImportedCluster) -> None:
         len(image.client_quotas),
     )
     if away := sum(partition.leader == NO_LEADER for partition in partitions):
-        _logger.warning("%d partitions have no replica on this node, and therefore no leader", away)
+        _logger.warning(
+            "%d partitions have no replica on this node, and therefore no leader. Clients cannot "
+            "use them. See docs/from-kafka.md",
+            away,
+        )
     for what, count in sorted(found.unused.items()):
         if count > 0:
-            _logger.warning("not imported: %d %s", count, what)
+            _logger.warning("not imported: %d %s. See docs/from-kafka.md", count, what)
