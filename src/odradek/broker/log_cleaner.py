@@ -128,7 +128,7 @@ class LogCleaner:
             try:
                 await asyncio.shield(self.clean())
             except Exception:
-                logger.exception("a pass of the log cleaner failed")
+                logger.exception("a pass of the log cleaner failed. The next pass begins as usual")
 
     # --- one pass ---
 
@@ -203,7 +203,11 @@ class LogCleaner:
             except NotResident:
                 logger.debug("retention of %s is postponed to the next pass", log.topic_partition)
             except KafkaError as error:
-                logger.warning("retention of %s failed: %s", log.topic_partition, error)
+                logger.warning(
+                    "retention of %s failed: %s. The next pass tries again",
+                    log.topic_partition,
+                    error,
+                )
 
     async def _work(self, threads: int) -> int:
         """Run one worker until no log is due. Return how many logs it cleaned."""
@@ -228,13 +232,16 @@ class LogCleaner:
         except WorkerEnded as error:
             if not self._stopping:
                 logger.warning(
-                    "a worker of the log cleaner ended before its job was done: %s", error
+                    "a worker of the log cleaner ended while it compacted %s: %s. The next pass "
+                    "compacts this log again",
+                    chosen.log.topic_partition if chosen is not None else "no log",
+                    error,
                 )
                 if chosen is not None:
                     self._worker_died(chosen.log)
         except OSError as error:
             logger.warning(
-                "cannot start a worker of the log cleaner, trying again later: %s", error
+                "cannot start a worker of the log cleaner: %s. The next pass tries again", error
             )
         finally:
             if worker is not None:
@@ -332,7 +339,9 @@ class LogCleaner:
         if error.errno not in NO_DESCRIPTOR_ERRNOS:
             log.log_dir.fail(error, what)
             return
-        logger.warning("%s is postponed to the next pass: %s", what, error)
+        logger.warning(
+            "%s is postponed to the next pass: %s. Raise the limit of open files", what, error
+        )
         try:
             swap.undo_swap(log, old)
         except OSError as later:
@@ -350,7 +359,12 @@ class LogCleaner:
         except OSError as error:
             if error.errno in NO_SPACE_ERRNOS or error.errno in NO_DESCRIPTOR_ERRNOS:
                 self._postponed.add(log)  # the next pass cleans it again, which loses nothing
-                logger.warning("writing the cleaner's checkpoint is postponed: %s", error)
+                logger.warning(
+                    "writing the cleaner's checkpoint is postponed: %s. The next pass compacts %s "
+                    "again. Free disk space or file descriptors",
+                    error,
+                    log.topic_partition,
+                )
             else:
                 log.log_dir.fail(error, "writing the cleaner's checkpoint")
             return False
@@ -372,7 +386,9 @@ class LogCleaner:
             # Wait for the next pass. The cleaning of other logs may need less space and free some.
             self._postponed.add(log)
             logger.warning(
-                "cleaning %s is postponed to the next pass: %s", log.topic_partition, failed.reason
+                "cleaning %s is postponed to the next pass: %s. Free disk space or descriptors",
+                log.topic_partition,
+                failed.reason,
             )
         else:
             error = OSError(failed.errno, failed.reason)
@@ -393,7 +409,8 @@ class LogCleaner:
     def _mark_uncleanable(self, log: UnifiedLog, reason: str) -> None:
         self._uncleanable.add(log)
         logger.error(
-            "%s cannot be compacted and is skipped until the broker is restarted: %s",
+            "%s cannot be compacted and is skipped until the broker is restarted: %s. `odradek log "
+            "dump` checks its files",
             log.topic_partition,
             reason,
         )
@@ -407,7 +424,7 @@ class LogCleaner:
             swap.remove_cleaned(files, log.directory, files.listdir(log.directory))
         except OSError as error:
             logger.warning(
-                "cannot remove the unused cleaned segments of %s, the next start does: %s",
+                "cannot remove the unused cleaned segments of %s: %s. The next start removes them",
                 log.topic_partition,
                 error,
             )
@@ -427,4 +444,9 @@ def _report_cleaned(chosen: LogToClean, done: CleaningDone) -> None:
         done.elapsed_s,
     )
     if stats["keyless"]:
-        logger.warning("the compaction removed %d records without a key", stats["keyless"])
+        logger.warning(
+            "the compaction of %s removed %d records without a key. Compact only topics whose "
+            "records all have keys",
+            chosen.log.topic_partition,
+            stats["keyless"],
+        )

@@ -60,7 +60,11 @@ class PeriodicTasks:
             try:
                 await work()
             except Exception:
-                logger.exception("periodic task %s failed", getattr(work, "__name__", work))
+                logger.exception(
+                    "periodic task %s failed. It runs again in %g s",
+                    getattr(work, "__name__", work),
+                    interval_ms / 1000,
+                )
 
     async def stop(self) -> None:
         """Cancel the tasks. Work in the executor is not cancelled."""

@@ -77,7 +77,9 @@ class StopSequence:
             task = asyncio.ensure_future(step())
             await asyncio.wait([task], timeout=self.left_ms(until_ms) / 1000)
             if not task.done():
-                logger.warning("stopping %s takes too long; the broker stops without it", name)
+                logger.warning("stopping %s takes too long. The broker stops without it", name)
                 task.cancel()
             elif not task.cancelled() and (error := task.exception()) is not None:
-                logger.error("stopping %s failed", name, exc_info=error)
+                logger.error(
+                    "stopping %s failed. The broker continues to stop", name, exc_info=error
+                )

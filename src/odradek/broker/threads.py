@@ -82,8 +82,10 @@ class BrokerThreads:
         _, busy = await asyncio.wait(ended, timeout=within_ms / 1000)
         if busy:
             logger.warning(
-                "some threads still wait for the disk; the broker stops without them (the disk may "
-                "be failing)"
+                "%d of %d thread pools still wait for the disk. The broker stops without them. "
+                "Check the disk",
+                len(busy),
+                len(pools),
             )
         else:
             for pool in pools:

@@ -338,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 callback()
             except Exception:
-                logger.exception("%r: a callback on close failed", self)
+                logger.exception("%r: a callback on close failed. The connection is closed", self)
         if shared.on_lost is not None:
             shared.on_lost(self)
 
@@ -602,14 +602,14 @@ class Connection(asyncio.BufferedProtocol):
             if out:
                 self._write(out)
         except Exception:
-            logger.exception("%r: a response cannot be sent", self)
+            logger.exception("%r: a response cannot be sent. The connection is closed", self)
             self.abort(None)
         if isinstance(error, CloseConnection):
             self.close(error.reason)
         elif isinstance(error, Abandoned):
             self.close("the broker is stopping")
         else:
-            logger.error("%r: a request failed", self, exc_info=error)
+            logger.error("%r: a request failed. The connection is closed", self, exc_info=error)
             self.close("a request failed")
 
     def close(self, reason: str) -> None:

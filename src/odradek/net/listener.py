@@ -75,9 +75,9 @@ async def bind(endpoint: Endpoint, network: Network, limits: NetLimits) -> list[
 
 def _bind_error(endpoint: Endpoint, error: OSError) -> BindError:
     reasons = {
-        errno.EADDRINUSE: "the port is in use by another program",
-        errno.EACCES: "this user may not use the port",
-        errno.EADDRNOTAVAIL: "this machine does not have the address",
+        errno.EADDRINUSE: "the port is in use by another program. Stop it, or use another port",
+        errno.EACCES: "this user may not use the port. Use a port above 1023",
+        errno.EADDRNOTAVAIL: "this machine does not have the address. Listen on one of its own",
     }
     reason = reasons.get(error.errno or 0) or os.strerror(error.errno or 0)
     return BindError(f"cannot listen on {endpoint}: {reason}")

@@ -286,7 +286,7 @@ class Sender:
         except PeerGone as error:
             self._on_failure(str(error), logging.INFO)
         except Exception as error:
-            logger.exception("a response cannot be sent")
+            logger.exception("a response cannot be sent. The connection is closed")
             self._on_failure(f"a response cannot be sent: {error}", logging.WARNING)
         else:
             self.busy = bool(self._queue)

@@ -161,7 +161,7 @@ class Server:
             await asyncio.wait([self._empty], timeout=grace_s)
             if self._count:
                 logger.warning(
-                    "closed %d connections: their responses were not sent within %g s",
+                    "closed %d connections. Their responses were not sent within %g s",
                     self._count,
                     grace_s,
                 )
@@ -183,7 +183,7 @@ class Server:
                 wait.cancel()
             if endless:
                 logger.error(
-                    "%d cancelled requests did not end within %g s",
+                    "%d cancelled requests did not end within %g s. The broker stops without them",
                     len(endless),
                     CANCELLED_WAIT_S,
                 )

@@ -56,7 +56,7 @@ def test_late_transaction_is_counted_and_logged_once_until_it_is_aborted(
     assert late_count(broker) == 1
     [line] = logged(caplog)
     found = re.fullmatch(
-        r"t-1 has a late transaction: producer id 7, start offset 1, age_ms (\d+)", line
+        r"t-1 has a late transaction: producer id 7, start offset 1, age_ms (\d+)\. .*", line
     )
     assert found is not None, line
     assert int(found[1]) > LATE_S * 1000

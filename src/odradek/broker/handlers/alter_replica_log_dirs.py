@@ -71,9 +71,10 @@ def _altered(
     def response(results: list[AlterReplicaLogDirTopicResult]) -> AlterReplicaLogDirsResponse:
         if alteration.moves_refused:
             logger.warning(
-                "%d replicas stay in their log directories, because AlterReplicaLogDirs cannot "
-                "move them to other ones",
+                "%d replicas stay in their log directories, among them %s: AlterReplicaLogDirs "
+                "cannot move them to other ones",
                 alteration.moves_refused,
+                alteration.first_refused,
             )
         return AlterReplicaLogDirsResponse(results=results)
 
@@ -92,6 +93,7 @@ class _ReplicaMoves:
         self._services = services
         self._log_dirs = {each.path: each for each in services.log_manager.log_dirs}
         self.moves_refused = 0
+        self.first_refused: TopicPartition | None = None
 
     def result(
         self, topic: str, partition_path: tuple[int, str]
@@ -114,7 +116,7 @@ class _ReplicaMoves:
         if log_dir.offline:
             raise log_dir.error()
         if self._current(topic_partition) is not log_dir:
-            raise self._move_refused()
+            raise self._move_refused(topic_partition)
 
     def _current(self, topic_partition: TopicPartition) -> LogDir:
         log_dir = self._services.replica_manager.replica_log_dir(topic_partition)
@@ -124,9 +126,10 @@ class _ReplicaMoves:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE)
 
-    def _move_refused(self) -> KafkaError:
+    def _move_refused(self, topic_partition: TopicPartition) -> KafkaError:
         offline = next((each for each in self._log_dirs.values() if each.offline), None)
         if offline is not None:
             return offline.error()
         self.moves_refused += 1
+        self.first_refused = self.first_refused or topic_partition
         return KafkaError(ErrorCode.INVALID_REQUEST)

@@ -29,6 +29,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 from odradek.net.connection import CloseConnection
 from odradek.net.session import SecurityProtocol, Session
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decode
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, parse_request_header
@@ -64,7 +65,11 @@ def handle(
         return EnvelopeResponse(frame)
 
     def refuse(error: CloseConnection) -> EnvelopeResponse:
-        logger.warning("a forwarded request has no response: %s", error.reason)
+        logger.warning(
+            "a forwarded %s has no response: %s. Its client gets UNKNOWN_SERVER_ERROR",
+            ApiKey(api_key).name,
+            error.reason,
+        )
         return EnvelopeResponse(None, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     session = _session(services, context, forwarded)

@@ -72,7 +72,12 @@ async def _created(
     if failure is not None and failure.code is ErrorCode.TOPIC_ALREADY_EXISTS:
         failure = None
     if failure is not None:
-        logger.error("cannot create %s: %s", name, failure)
+        logger.error(
+            "cannot create the internal topic %s: %s. Its groups or transactions are refused until "
+            "a later request creates it",
+            name,
+            failure,
+        )
     return _response(services, context, request, failure)
 
 

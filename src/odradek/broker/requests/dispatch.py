@@ -367,6 +367,10 @@ def _bug(context: RequestContext, error: Exception) -> CloseConnection:
     """Log an unexpected exception with its traceback. Return an error to close the connection."""
     api = ApiKey(context.api_key).name
     logger.error(
-        "bug in %s v%d (client %s)", api, context.api_version, context.client_id, exc_info=error
+        "bug in %s v%d (client %s). Its connection is closed. Report the traceback",
+        api,
+        context.api_version,
+        context.client_id,
+        exc_info=error,
     )
     return CloseConnection(f"{api} failed inside the broker: {type(error).__name__}")

@@ -160,7 +160,12 @@ async def _decoded(api_key: int, version: int, correlation_id: int, frame: bytes
 
 def _failed(request: Message, version: int, code: ErrorCode, reason: str) -> Any:
     """Log why a request was not executed by the controller. Return the response with `code`."""
-    logger.warning("%s was not forwarded: %s", ApiKey(request.API_KEY).name, reason)
+    logger.warning(
+        "%s was not forwarded to the controller: %s. The client gets %s",
+        ApiKey(request.API_KEY).name,
+        reason,
+        code.name,
+    )
     return error_response(response_class(request.API_KEY), request, version, code)
 
 

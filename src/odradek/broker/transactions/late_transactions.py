@@ -45,7 +45,8 @@ class LateTransactionWatch:
         """Take the result of a check, as `update`, and log a warning for each one to report."""
         for topic_partition, each in self.update(late).items():
             logger.warning(
-                "%s has a late transaction: producer id %d, start offset %d, age_ms %d",
+                "%s has a late transaction: producer id %d, start offset %d, age_ms %d. "
+                "`odradek txn find-hanging` shows whether its coordinator will end it",
                 topic_partition,
                 each.producer_id,
                 each.start_offset,
