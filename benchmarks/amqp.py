@@ -169,11 +169,13 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=200)
     parser.add_argument("--batch", type=int, default=50)
-    given = parser.parse_args()
-    if given.load == "produce":
-        result = produce(given.address, given.queue, given.records, given.size, given.batch)
+    arguments = parser.parse_args()
+    if arguments.load == "produce":
+        result = produce(
+            arguments.address, arguments.queue, arguments.records, arguments.size, arguments.batch
+        )
     else:
-        result = consume(given.address, given.queue, given.records)
+        result = consume(arguments.address, arguments.queue, arguments.records)
     print(json.dumps(result))
 
 

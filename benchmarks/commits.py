@@ -33,12 +33,12 @@ DEADLINE_S = 120.0
 
 def commit(group_id: str, topic: str, partitions: int) -> OffsetCommitRequest:
     """Return the commit of a consumer that assigned its partitions itself."""
-    places = [
+    commits = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
         for index in range(partitions)
     ]
     return OffsetCommitRequest(
-        group_id=group_id, topics=[OffsetCommitRequestTopic(name=topic, partitions=places)]
+        group_id=group_id, topics=[OffsetCommitRequestTopic(name=topic, partitions=commits)]
     )
 
 
@@ -154,8 +154,8 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--in-flight", type=int, default=50)
     parser.add_argument("--partitions", type=int, default=1)
-    given = parser.parse_args()
-    print(json.dumps(run(**vars(given))))
+    arguments = parser.parse_args()
+    print(json.dumps(run(**vars(arguments))))
 
 
 if __name__ == "__main__":

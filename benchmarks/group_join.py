@@ -150,8 +150,8 @@ def main() -> None:
     parser.add_argument("address")
     parser.add_argument("topic")
     parser.add_argument("--members", type=int, default=50)
-    given = parser.parse_args()
-    print(json.dumps(run(**vars(given))))
+    arguments = parser.parse_args()
+    print(json.dumps(run(**vars(arguments))))
 
 
 if __name__ == "__main__":

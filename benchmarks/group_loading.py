@@ -31,7 +31,7 @@ from testkit.peer.server import STARTERS, BrokerProcess
 from testkit.wire import WireClient
 
 COMMITS = 1_000_000
-PLACES = 1_000
+GROUP_PARTITIONS = 1_000
 BATCH = 10
 PARTITIONS_A_GROUP = 10
 OFFSETS = "__consumer_offsets"
@@ -41,19 +41,19 @@ SETTINGS = {"offsets.topic.num.partitions": "1", "log.cleaner.enable": "false"}
 DEADLINE_S = 300.0
 
 
-def records(count: int, places: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield `count` commits that cycle through `places` pairs of a group and a partition."""
+def records(count: int, group_partitions: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield `count` commits that cycle through this number of partitions of groups."""
     now_ms = int(time.time() * 1000)
     for number in range(count):
-        place = number % places
+        index = number % group_partitions
         key = OffsetCommitKey(
-            f"group-{place // PARTITIONS_A_GROUP}", "topic", place % PARTITIONS_A_GROUP
+            f"group-{index // PARTITIONS_A_GROUP}", "topic", index % PARTITIONS_A_GROUP
         )
         value = OffsetCommitValue(offset=number, metadata="", commit_timestamp=now_ms)
         yield record_codec.encode_key(key), record_codec.encode_value(value, 3)
 
 
-def fill(broker: BrokerProcess, count: int, places: int) -> None:
+def fill(broker: BrokerProcess, count: int, group_partitions: int) -> None:
     """Create the offsets topic and write the commits to it."""
     plain = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
     consumer = Consumer({**plain, "group.id": "first"})
@@ -64,7 +64,7 @@ def fill(broker: BrokerProcess, count: int, places: int) -> None:
     consumer.close()
     config = {"client.id": ADMIN_CLIENT, "batch.num.messages": BATCH, "linger.ms": 50}
     producer = Producer({**plain, **config, "queue.buffering.max.messages": 1_000_000})
-    for key, value in records(count, places):
+    for key, value in records(count, group_partitions):
         while True:
             try:
                 producer.produce(OFFSETS, value, key, partition=0)
@@ -88,18 +88,18 @@ def served(broker: BrokerProcess, group_id: str) -> None:
             time.sleep(0.005)
 
 
-def measure(name: str, count: int, places: int, repeats: int) -> list[dict[str, float]]:
+def measure(name: str, count: int, group_partitions: int, repeats: int) -> list[dict[str, float]]:
     """Fill a broker, then start it `repeats` times."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="bench-") as work:
         broker = STARTERS[name](Path(work), SETTINGS)
         try:
-            fill(broker, count, places)
+            fill(broker, count, group_partitions)
             for _ in range(repeats):
                 broker.stop()
                 began = time.monotonic()
                 broker = broker.restart()
-                served(broker, f"group-{places // PARTITIONS_A_GROUP - 1}")
+                served(broker, f"group-{group_partitions // PARTITIONS_A_GROUP - 1}")
                 row = {
                     "first_answer_s": broker.started_s,
                     "served_s": time.monotonic() - began,

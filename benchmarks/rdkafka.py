@@ -176,32 +176,32 @@ def main() -> None:
     parser.add_argument("--idempotent", type=float, default=0, help="1: with idempotence")
     parser.add_argument("--in-flight", type=int, help="requests, at most; else any number")
     parser.add_argument("--seed", type=int, help="of the contents of the records")
-    given = parser.parse_args()
-    idempotent = bool(given.idempotent)
+    arguments = parser.parse_args()
+    idempotent = bool(arguments.idempotent)
     result: object
-    if given.load == "produce":
+    if arguments.load == "produce":
         result = produce(
-            given.address,
-            given.topic,
-            given.records,
-            given.size,
-            given.batch,
+            arguments.address,
+            arguments.topic,
+            arguments.records,
+            arguments.size,
+            arguments.batch,
             idempotent,
-            given.in_flight,
-            given.seed,
+            arguments.in_flight,
+            arguments.seed,
         )
-    elif given.load == "latency":
+    elif arguments.load == "latency":
         result = latency(
-            given.address,
-            given.topic,
-            given.rate,
-            given.seconds,
-            given.size,
+            arguments.address,
+            arguments.topic,
+            arguments.rate,
+            arguments.seconds,
+            arguments.size,
             idempotent,
-            given.seed,
+            arguments.seed,
         )
     else:
-        result = fetch(given.address, given.topic, given.records)
+        result = fetch(arguments.address, arguments.topic, arguments.records)
     print(json.dumps(result))
 
 

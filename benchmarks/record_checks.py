@@ -377,22 +377,26 @@ def main() -> None:
     search.add_argument("--rounds", type=int, default=6)
     search.add_argument("--seconds", type=float, default=10.0, help="of each phase of a round")
     _add_children(commands)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     result: dict[str, Any] = {}
-    if given.command == "produce":
-        print(json.dumps(produce(given.address, given.topic, Row(**json.loads(given.row)))))
+    if arguments.command == "produce":
+        print(
+            json.dumps(
+                produce(arguments.address, arguments.topic, Row(**json.loads(arguments.row)))
+            )
+        )
         return
-    if given.command == "client":
-        print(json.dumps(client(given.kind, given.address, given.seconds)))
+    if arguments.command == "client":
+        print(json.dumps(client(arguments.kind, arguments.address, arguments.seconds)))
         return
-    if given.command == "spin":
-        print(json.dumps(spin(given.share, given.seconds)))
+    if arguments.command == "spin":
+        print(json.dumps(spin(arguments.share, arguments.seconds)))
         return
-    if given.command == "compacted":
-        names = (given.broker,) if given.broker else NAMES
-        result = run_compacted(names, given.pairs, given.scale, given.only)
+    if arguments.command == "compacted":
+        names = (arguments.broker,) if arguments.broker else NAMES
+        result = run_compacted(names, arguments.pairs, arguments.scale, arguments.only)
     else:
-        result = run_lookups(given.rounds, given.seconds)
+        result = run_lookups(arguments.rounds, arguments.seconds)
     print(json.dumps({"commit": _commit(), "machine": description()} | result, indent=1))
 
 

@@ -67,8 +67,8 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--transactions", type=int, default=2000)
     parser.add_argument("--producers", type=int, default=1)
-    given = parser.parse_args()
-    print(json.dumps(run(**vars(given))))
+    arguments = parser.parse_args()
+    print(json.dumps(run(**vars(arguments))))
 
 
 if __name__ == "__main__":

@@ -275,8 +275,8 @@ class GroupLoading(Experiment):
 
         def measure(key: str) -> Values:
             log, name = key.split("/")
-            places = commits if log == "compacted" else group_loading.PLACES
-            return {"runs": group_loading.measure(name, commits, places, repeats)}
+            partitions = commits if log == "compacted" else group_loading.GROUP_PARTITIONS
+            return {"runs": group_loading.measure(name, commits, partitions, repeats)}
 
         yield measure
 

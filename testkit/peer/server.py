@@ -104,17 +104,17 @@ def start_kafka(directory: Path, properties: Mapping[str, str] | None = None) ->
     """Apache Kafka 4.3.0, one KRaft node, storage formatted beforehand."""
     port, controller_port = free_ports(2)
     log_dir = directory / "kafka-logs"
-    given = _placed(properties, port)
+    requested = _placed(properties, port)
     settings = {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "controller.quorum.voters": f"{given.get('node.id', '1')}@{HOST}:{controller_port}",
+        "controller.quorum.voters": f"{requested.get('node.id', '1')}@{HOST}:{controller_port}",
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(log_dir),
         **SINGLE_NODE,
-        **given,
+        **requested,
     }
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "server.properties"
@@ -175,8 +175,8 @@ def start_command(
 
 def python_path(source: Path) -> str:
     """PYTHONPATH of a process that imports Odradek from the source tree `source`."""
-    given = os.environ.get("PYTHONPATH")
-    return os.pathsep.join(path for path in (str(source / "src"), given) if path)
+    inherited = os.environ.get("PYTHONPATH")
+    return os.pathsep.join(path for path in (str(source / "src"), inherited) if path)
 
 
 def _placed(properties: Mapping[str, str] | None, port: int) -> dict[str, str]:

@@ -95,7 +95,7 @@ def test_a_fetch_as_a_replica_is_refused_on_a_client_listener(
     async def test(brokers: TwoBrokers) -> None:
         await brokers.controller.create_topic("t", 1)
         topic = brokers.image(CONTROLLER_ID).topics_by_name["t"]  # type: ignore[index]
-        wanted = FetchTopic(
+        requested = FetchTopic(
             "t" if version < 13 else "",
             topic.topic_id if version >= 13 else bytes(16),
             [FetchPartition(0, partition_max_bytes=1_000)],
@@ -105,7 +105,7 @@ def test_a_fetch_as_a_replica_is_refused_on_a_client_listener(
             replica_state=ReplicaState(2, 5) if version >= 15 else None,
             max_wait_ms=0,
             session_epoch=0 if version >= 7 else -1,
-            topics=[wanted],
+            topics=[requested],
         )
         response = await brokers.call(
             request, FetchResponse, CONTROLLER_ID, listener=listener, version=version

@@ -415,15 +415,15 @@ def test_controller_replaced_by_another_writes_nothing(make_store: MakeStore) ->
 
 def test_producer_ids_are_never_allocated_twice(make_store: MakeStore) -> None:
     async def scenario() -> None:
-        given: list[int] = []
+        allocated: list[int] = []
         for _ in range(3):
             async with Run(make_store()) as it:
                 blocks = await asyncio.gather(
                     *(it.controller.allocate_producer_ids() for _ in "ab")
                 )
                 for block in blocks:
-                    given += block
-        assert given == list(range(6000))
+                    allocated += block
+        assert allocated == list(range(6000))
 
     run(scenario())
 

@@ -25,10 +25,10 @@ CONFIG = {
     "group.initial.rebalance.delay.ms": 0,
     "num.partitions": 1,
 }
-Places = dict[tuple[str, int], list[bytes]]
+ValuesByPartition = dict[tuple[str, int], list[bytes]]
 
 
-def expected() -> Places:
+def expected() -> ValuesByPartition:
     return {
         (f"many-{topic}", partition): [b"%d %d" % (partition, n) for n in range(ROUNDS)]
         for topic in range(TOPICS)
@@ -59,7 +59,7 @@ def write(address: str) -> None:
     assert not errors, errors[:3]
 
 
-def read(address: str, group: str) -> Places:
+def read(address: str, group: str) -> ValuesByPartition:
     """Return all records, read by two members of a group that share the partitions."""
     members = [
         Consumer(

@@ -80,8 +80,8 @@ def by_decoding(body: bytes, count: int) -> list[int] | str:
     return keyless
 
 
-def body_of(given: Sequence[Record]) -> bytes:
-    return bytes(build_batch(given)[HEADER_BYTES:])
+def body_of(batch_records: Sequence[Record]) -> bytes:
+    return bytes(build_batch(batch_records)[HEADER_BYTES:])
 
 
 def body_at(first: int, count: int, **parts: int) -> bytes:
@@ -109,16 +109,16 @@ alike = st.builds(
 
 
 @given(
-    given=st.lists(records, min_size=1, max_size=5)
+    batch_records=st.lists(records, min_size=1, max_size=5)
     | st.lists(records, min_size=70, max_size=70)
     | alike,
     count=st.integers(-1, 1),
     data=st.data(),
 )
 def test_scan_agrees_with_the_decoder_on_every_mutated_batch(
-    given: list[Record], count: int, data: st.DataObject
+    batch_records: list[Record], count: int, data: st.DataObject
 ) -> None:
-    body = bytearray(body_of(given))
+    body = bytearray(body_of(batch_records))
     for _ in range(data.draw(st.integers(0, 3), "mutations")):
         if not body:
             break
@@ -135,9 +135,9 @@ def test_scan_agrees_with_the_decoder_on_every_mutated_batch(
                 body[at:at] = data.draw(st.binary(min_size=1, max_size=9))
             case _:
                 body[at] = (body[at] + data.draw(st.sampled_from([-4, -2, -1, 1, 2, 4]))) % 256
-    found, _ = check(bytes(body), len(given) + count)
-    assert found == by_decoding(bytes(body), len(given) + count)
-    usual = is_usual(memoryview(around(bytes(body), len(given) + count)))
+    found, _ = check(bytes(body), len(batch_records) + count)
+    assert found == by_decoding(bytes(body), len(batch_records) + count)
+    usual = is_usual(memoryview(around(bytes(body), len(batch_records) + count)))
     assert not usual or found == []
 
 
@@ -166,9 +166,9 @@ def test_each_size_of_a_varint_is_read(
 
 
 def test_a_small_batch_with_keys_is_usual_for_all_sizes_of_values() -> None:
-    given = [Record(b"key", b"v" * size, 1 << 41) for size in (0, 63, 64, 200, 8_100)]
-    given.append(Record(b"", None, 1 << 41))
-    batch = build_batch(given)
+    batch_records = [Record(b"key", b"v" * size, 1 << 41) for size in (0, 63, 64, 200, 8_100)]
+    batch_records.append(Record(b"", None, 1 << 41))
+    batch = build_batch(batch_records)
     assert is_usual(memoryview(batch))
     for change in ({11: 1}, {22: 1}, {60: 1}, {60: 0}, {57: 0xFF}, {HEADER_BYTES + 3: 1}):
         changed = bytearray(batch)
@@ -188,10 +188,10 @@ def test_a_small_batch_with_keys_is_usual_for_all_sizes_of_values() -> None:
 def test_every_bit_of_a_record_in_a_run_is_checked(
     count: int, wrong: int, value: int, step: int
 ) -> None:
-    given = [Record(b"key", b"v" * value, (1 << 41) + at * step) for at in range(count)]
-    body = bytearray(body_of(given))
-    start = len(body_of(given[:wrong]))
-    end = len(body_of(given[: wrong + 1]))
+    batch_records = [Record(b"key", b"v" * value, (1 << 41) + at * step) for at in range(count)]
+    body = bytearray(body_of(batch_records))
+    start = len(body_of(batch_records[:wrong]))
+    end = len(body_of(batch_records[: wrong + 1]))
     assert check(bytes(body), count)[0] == []
     for at in range(start, end):
         for bit in range(8):
@@ -217,16 +217,18 @@ def test_a_slice_is_bounded_by_the_number_of_its_records() -> None:
 
 
 def test_a_slice_is_bounded_by_the_number_of_its_unusual_records() -> None:
-    given = [Record(b"k", b"v", 1, headers=[("a", b"b")])] * 900
-    body = body_of(given)
+    batch_records = [Record(b"k", b"v", 1, headers=[("a", b"b")])] * 900
+    body = body_of(batch_records)
     found, slices = check(body, 900)
     assert found == []
     assert slices >= 900 * UNUSUAL_RECORD_COST // RECORDS_A_SLICE
 
 
 def test_a_slice_is_bounded_when_usual_and_unusual_records_alternate() -> None:
-    given = ([Record(b"k", b"v", 1)] * 10 + [Record(b"k", b"v", 1, headers=[("a", b"b")])]) * 500
-    body = body_of(given)
+    batch_records = (
+        [Record(b"k", b"v", 1)] * 10 + [Record(b"k", b"v", 1, headers=[("a", b"b")])]
+    ) * 500
+    body = body_of(batch_records)
     found, slices = check(body, 5_500)
     assert found == []
     assert slices >= 5_000 // RECORDS_A_SLICE + 500 * UNUSUAL_RECORD_COST // RECORDS_A_SLICE - 1
@@ -248,29 +250,31 @@ timed = st.builds(
 )
 
 
-def timed_batch(given: Sequence[Record], append_time: bool) -> tuple[bytearray, BatchHeader]:
-    batch = build_batch(given, base_offset=1_000)
+def timed_batch(
+    batch_records: Sequence[Record], append_time: bool
+) -> tuple[bytearray, BatchHeader]:
+    batch = build_batch(batch_records, base_offset=1_000)
     if append_time:
         batch[22] |= TIMESTAMP_TYPE_MASK
     return batch, parse_header(batch)
 
 
 @given(
-    given=st.lists(timed, min_size=1, max_size=70),
+    batch_records=st.lists(timed, min_size=1, max_size=70),
     append_time=st.booleans(),
     start=st.integers(999, 1_071),
     data=st.data(),
 )
 def test_timestamp_search_agrees_with_the_decoded_records(
-    given: list[Record], append_time: bool, start: int, data: st.DataObject
+    batch_records: list[Record], append_time: bool, start: int, data: st.DataObject
 ) -> None:
-    batch, header = timed_batch(given, append_time)
+    batch, header = timed_batch(batch_records, append_time)
     decoded = [(each.timestamp, each.offset) for each in iter_records(batch)]
     near = st.sampled_from([timestamp for timestamp, _ in decoded])
     target = data.draw(near) + data.draw(st.integers(-1, 1))
     body = Body(memoryview(batch)[HEADER_BYTES:], len(batch) - HEADER_BYTES)
     expected = next((each for each in decoded if each[0] >= target and each[1] >= start), None)
-    assert outcome(find_timestamp(body, header, target, start, len(given)))[0] == expected
+    assert outcome(find_timestamp(body, header, target, start, len(batch_records)))[0] == expected
     largest = max((each[0] for each in decoded if each[1] >= start), default=None)
     assert outcome(largest_timestamp(body, header, start))[0] == largest
 

@@ -112,7 +112,7 @@ class ListLog:
         return self.epochs[at][0], ends[at]
 
 
-class Waiter:
+class FakeDelayedOperation:
     """A delayed operation that counts the reports of a partition."""
 
     def __init__(self) -> None:

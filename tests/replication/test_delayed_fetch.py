@@ -51,9 +51,9 @@ class Manager:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def fetch(self, *targets: Target, **options: Any) -> Result[list[FetchPartitionData]]:
-        given: dict[str, Any] = {"min_bytes": 150, "max_bytes": 10_000, "max_wait_ms": 600_000}
+        defaults: dict[str, Any] = {"min_bytes": 150, "max_bytes": 10_000, "max_wait_ms": 600_000}
         isolation = options.pop("isolation", FetchIsolation.HIGH_WATERMARK)
-        params = FetchParams(isolation, -1, **(given | options))
+        params = FetchParams(isolation, -1, **(defaults | options))
         requested = targets or tuple(Target(at) for at in range(len(self.partitions)))
         return sliced(fetch(self, params, requested))  # type: ignore[arg-type]
 

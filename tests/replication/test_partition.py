@@ -12,7 +12,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicPartition
 from odradek.replication.partition import FetchIsolation, Partition
-from tests.replication.fakes import BATCH, ListLog, Waiter, partition_of
+from tests.replication.fakes import BATCH, FakeDelayedOperation, ListLog, partition_of
 
 CONSUMER = FetchIsolation.HIGH_WATERMARK
 
@@ -30,11 +30,11 @@ def refused(call: Any) -> ErrorCode:
 
 
 def test_high_watermark_follows_the_append_and_completes_fetches() -> None:
-    log, waiter = ListLog(), Waiter()
+    log, fetch = ListLog(), FakeDelayedOperation()
     partition = partition_of(log)
-    partition.watch_fetch(waiter, CONSUMER)
+    partition.watch_fetch(fetch, CONSUMER)
     partition.append(BATCH, 1, 0)
-    assert (log.high_watermark, waiter.size_bytes) == (1, 100)
+    assert (log.high_watermark, fetch.size_bytes) == (1, 100)
 
 
 def test_nothing_is_served_before_leadership() -> None:
@@ -87,7 +87,7 @@ def test_acks_all_needs_min_insync_replicas_but_at_most_all_replicas(
 
 
 def test_high_watermark_waits_for_the_flush_that_is_due() -> None:
-    log, reader, producer = ListLog(), Waiter(), Waiter()
+    log, reader, producer = ListLog(), FakeDelayedOperation(), FakeDelayedOperation()
     partition = partition_of(log)
     partition.watch_fetch(reader, CONSUMER)
     log.must_flush = True
@@ -103,7 +103,7 @@ def test_high_watermark_waits_for_the_flush_that_is_due() -> None:
 
 
 def test_flush_covers_only_appends_before_it_began() -> None:
-    log, first, second = ListLog(), Waiter(), Waiter()
+    log, first, second = ListLog(), FakeDelayedOperation(), FakeDelayedOperation()
     partition = partition_of(log)
     log.must_flush = True
     partition.append(BATCH, -1, 0)
@@ -118,7 +118,7 @@ def test_flush_covers_only_appends_before_it_began() -> None:
 
 def test_repeated_batch_does_not_end_the_flush_that_later_records_wait_for() -> None:
     """A producer sends its batch again while the flush runs, after another producer's batch."""
-    log, producer = ListLog(), Waiter()
+    log, producer = ListLog(), FakeDelayedOperation()
     partition = partition_of(log)
     log.must_flush = True
     partition.append(BATCH, -1, 0)
@@ -133,7 +133,7 @@ def test_repeated_batch_does_not_end_the_flush_that_later_records_wait_for() -> 
 
 
 def test_unchanged_leader_epoch_updates_only_replicas_and_isr() -> None:
-    log, reader, producer = ListLog(), Waiter(), Waiter()
+    log, reader, producer = ListLog(), FakeDelayedOperation(), FakeDelayedOperation()
     partition = partition_of(log)
     log.must_flush = True
     partition.append(BATCH, -1, 0)
@@ -150,7 +150,7 @@ def test_unchanged_leader_epoch_updates_only_replicas_and_isr() -> None:
 
 
 def test_new_leader_epoch_waits_for_the_flush_that_is_due() -> None:
-    log, producer = ListLog(), Waiter()
+    log, producer = ListLog(), FakeDelayedOperation()
     partition = partition_of(log)
     log.must_flush = True
     partition.append(BATCH, -1, 0)
@@ -180,7 +180,7 @@ def test_append_while_a_flush_completes_makes_another_one_due() -> None:
     log.must_flush = True
     partition.append(BATCH, -1, 0)
 
-    class Appender(Waiter):
+    class Appender(FakeDelayedOperation):
         def resolve(self, partition: Partition, error: ErrorCode) -> None:
             partition.append(BATCH, -1, 0)
 
@@ -191,7 +191,7 @@ def test_append_while_a_flush_completes_makes_another_one_due() -> None:
 
 
 def test_stop_of_the_partition_completes_all_delayed_operations() -> None:
-    log, reader, producer = ListLog(), Waiter(), Waiter()
+    log, reader, producer = ListLog(), FakeDelayedOperation(), FakeDelayedOperation()
     partition = partition_of(log)
     partition.watch_fetch(reader, CONSUMER)
     partition.watch_produce(producer, 1)

@@ -53,8 +53,8 @@ class ThrottledReplicas:
 
     def check(self, name: str, value: ConfigValue) -> None:
         assert isinstance(value, list)
-        pairs = all(re.fullmatch(r"([0-9]+:[0-9]+)?", item, re.ASCII) for item in value)
-        if not pairs and value != ["*"]:
+        are_pairs = all(re.fullmatch(r"([0-9]+:[0-9]+)?", item, re.ASCII) for item in value)
+        if not are_pairs and value != ["*"]:
             reason = f"{name} must be the literal '*' or a list of replicas in the form {self}"
             raise invalid_value(name, value, reason)
 

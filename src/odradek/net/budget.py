@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class MemoryWaiter(Protocol):
+class MemoryOwner(Protocol):
     """A connection that has requested memory and waits for it."""
 
     def memory_granted(self, size: int) -> None:
@@ -33,9 +33,9 @@ class MemoryBudget:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
-        self.waiting: dict[MemoryWaiter, tuple[int, int]] = {}
+        self.waiting: dict[MemoryOwner, tuple[int, int]] = {}
 
-    def acquire(self, owner: MemoryWaiter, size: int, held: int = 0) -> bool:
+    def acquire(self, owner: MemoryOwner, size: int, held: int = 0) -> bool:
         """Charge `size` bytes to `owner`, in addition to `held` bytes that it is charged already.
 
         Returns:
@@ -54,7 +54,7 @@ class MemoryBudget:
         assert self.used >= 0, "more memory released than acquired"
         self._grant()
 
-    def forget(self, owner: MemoryWaiter) -> None:
+    def forget(self, owner: MemoryOwner) -> None:
         """Remove `owner` from the queue of waiting owners."""
         if self.waiting.pop(owner, None) is not None:
             self._grant()

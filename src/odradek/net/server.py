@@ -15,7 +15,7 @@ from odradek.environment.sockets import SocketNetwork
 from odradek.environment.timers import Timer, Timers
 from odradek.net.budget import (
     MemoryBudget,
-    MemoryWaiter,
+    MemoryOwner,
     QueuedResponses,
     ReceivedAhead,
     UnsentResponses,
@@ -45,13 +45,13 @@ class _MemoryWait:
     `holders` has the buffer and the received bytes of each connection that held request memory.
     """
 
-    waiter: MemoryWaiter
+    owner: MemoryOwner
     since_ms: float
     holders: Holders
 
 
 def _idle_holders(
-    holders: Holders, before: Holders, waiting: Container[MemoryWaiter]
+    holders: Holders, before: Holders, waiting: Container[MemoryOwner]
 ) -> list[Connection]:
     """Return the holders that received fewer than `PROGRESS_BYTES_MIN` bytes since `before`.
 
@@ -198,13 +198,13 @@ class Server:
     def _relieve_memory(self, now: float) -> None:
         """Close idle holders of request memory when a connection has waited for it too long."""
         waiting = self.budget.waiting
-        waiter = next(iter(waiting), None)
-        if waiter is None:
+        owner = next(iter(waiting), None)
+        if owner is None:
             self._memory_wait = None
             return
         holders = {c: receiving for c in self._shared.connections if (receiving := c.receiving)}
         mark = self._memory_wait
-        if mark is not None and mark.waiter is waiter:
+        if mark is not None and mark.owner is owner:
             if now - mark.since_ms < self.limits.request_bytes_wait_ms:
                 return
             for holder in _idle_holders(holders, mark.holders, waiting):
@@ -212,7 +212,7 @@ class Server:
                     "other connections wait for request memory, and it holds some without sending "
                     f"its frame: {holders[holder][1]} bytes have been received"
                 )
-        self._memory_wait = _MemoryWait(waiter, now, holders)
+        self._memory_wait = _MemoryWait(owner, now, holders)
 
     def _schedule_tick(self) -> None:
         idle_s = self.limits.connections_max_idle_ms / 1000

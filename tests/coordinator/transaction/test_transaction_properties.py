@@ -40,7 +40,7 @@ class World:
     version: int
     machine: Machine = field(init=False)
     producers: list[Producer] = field(init=False)
-    given: list[tuple[int, int]] = field(default_factory=list)
+    allocated: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.machine = Machine(transaction_version=self.level)
@@ -50,8 +50,8 @@ class World:
         decision = self.machine.init()
         if decision.response.code is E.NONE:
             identity = decision.response[1:]
-            assert identity not in self.given, "an identity was used twice"
-            self.given.append(identity)
+            assert identity not in self.allocated, "an identity was used twice"
+            self.allocated.append(identity)
             self.producers[who].identity = identity
             return
         assert decision.response.code is E.CONCURRENT_TRANSACTIONS
@@ -95,7 +95,7 @@ class World:
                 decision.response.producer_id,
                 decision.response.producer_epoch,
             )
-            self.given.append(decision.response[1:])
+            self.allocated.append(decision.response[1:])
 
     def settle(self) -> None:
         """End any transaction by time and markers alone."""
@@ -157,7 +157,7 @@ def test_any_sequence_keeps_the_rules_and_ends(
     world.init(0)
     world.machine.set(producer_epoch=epoch)
     world.producers[0].identity = (1, epoch)
-    world.given = [(1, epoch)]
+    world.allocated = [(1, epoch)]
     for step in steps:
         perform(world, step)
         check(world)

@@ -107,9 +107,9 @@ class History:
     def log(self) -> UnifiedLog:
         return open_log(self.manager)
 
-    def write(self, given: list[Pair], codec: Compression, producer: int, txn: int) -> None:
+    def write(self, written: list[Pair], codec: Compression, producer: int, txn: int) -> None:
         batch = build_batch(
-            [Record(key, value, self.now_ms) for key, value in given],
+            [Record(key, value, self.now_ms) for key, value in written],
             timestamp_ms=self.now_ms,
             compression=codec,
             producer_id=producer or -1,
@@ -120,23 +120,23 @@ class History:
         origin = Origin(NOT_VERIFIED) if txn else None
         info = self.log.append_as_leader(memoryview(batch), 0, now_ms=self.now_ms, origin=origin)
         assert not info.duplicate
-        for at, pair in enumerate(given):
+        for at, pair in enumerate(written):
             self.written[info.first_offset + at] = pair, txn
         if producer:
-            self.sequences[producer] += len(given)
+            self.sequences[producer] += len(written)
         self.log.advance_high_watermark(self.log.log_end_offset)
 
-    def plain(self, given: list[Pair], codec: Compression) -> None:
-        self.write(given, codec, 0, 0)
+    def plain(self, written: list[Pair], codec: Compression) -> None:
+        self.write(written, codec, 0, 0)
 
-    def idempotent(self, given: list[Pair], codec: Compression) -> None:
-        self.write(given, codec, 3, 0)
+    def idempotent(self, written: list[Pair], codec: Compression) -> None:
+        self.write(written, codec, 3, 0)
 
-    def transactional(self, producer: int, given: list[Pair], codec: Compression) -> None:
+    def transactional(self, producer: int, written: list[Pair], codec: Compression) -> None:
         if producer not in self.open:
             self.transactions += 1
             self.open[producer] = self.transactions
-        self.write(given, codec, producer, self.open[producer])
+        self.write(written, codec, producer, self.open[producer])
 
     def end(self, producer: int, is_commit: bool) -> None:
         txn = self.open.pop(producer, None)

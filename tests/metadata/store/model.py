@@ -27,7 +27,7 @@ from odradek.metadata.store.interface import (
     parent_of,
 )
 
-NOBODY = ""
+NO_OWNER = ""
 """The owner of nodes that are not ephemeral. Sessions of the model have names."""
 
 
@@ -40,7 +40,7 @@ class Entry:
     version: int = 0
     creations: int = 0
     deletions: int = 0
-    owner: str = NOBODY
+    owner: str = NO_OWNER
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Model:
     def end_session(self, session: str) -> None:
         owned = sorted(path for path, entry in self.entries.items() if entry.owner == session)
         if owned:
-            self.write([Delete(path) for path in owned], NOBODY)
+            self.write([Delete(path) for path in owned], NO_OWNER)
 
     def _with(self, path: str, entry: Entry) -> None:
         self.entries = {**self.entries, path: entry}
@@ -140,10 +140,10 @@ class Model:
             path += str(parent.creations).rjust(10, "0")
         if path in self.entries:
             raise NodeExistsError(operation.path)
-        if parent.owner != NOBODY:
+        if parent.owner != NO_OWNER:
             raise NoChildrenForEphemeralsError(operation.path)
         self._with(parent_path, replace(parent, creations=parent.creations + 1, pzxid=self.zxid))
-        owner = session if operation.ephemeral else NOBODY
+        owner = session if operation.ephemeral else NO_OWNER
         self._with(path, Entry(operation.data, self.zxid, self.zxid, self.zxid, owner=owner))
         return path, 0
 

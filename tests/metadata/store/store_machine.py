@@ -38,7 +38,7 @@ from odradek.metadata.store.interface import (
     parent_of,
 )
 from tests.helpers.zookeeper_proxy import Loss
-from tests.metadata.store.model import NOBODY, Model, SessionModel
+from tests.metadata.store.model import NO_OWNER, Model, SessionModel
 from tests.metadata.store.worlds import World
 
 Result = TypeVar("Result")
@@ -172,7 +172,7 @@ class StoreMachine(RuleBasedStateMachine):
         ]
         owner = self.model.entries[path].owner
         assert found.ephemeral_owner == (
-            NO_SESSION if owner == NOBODY else self.sessions[owner].store.session_id
+            NO_SESSION if owner == NO_OWNER else self.sessions[owner].store.session_id
         )
         for ours, theirs in zip(expected[:3], found[:3], strict=True):
             assert self.zxids.setdefault(ours, theirs) == theirs

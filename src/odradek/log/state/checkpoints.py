@@ -161,8 +161,8 @@ def read_properties(files: Files, path: str) -> dict[str, str] | None:
         text = read_file(files, path).decode("utf-8")
     except FileNotFoundError:
         return None
-    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
-    return {key.strip(): value.strip() for key, value in pairs}
+    entries = (line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
+    return {key.strip(): value.strip() for key, value in entries}
 
 
 def write_properties(files: Files, path: str, properties: Mapping[str, str]) -> None:

@@ -182,26 +182,26 @@ class SqliteStore:
         if self._thread is None:
             raise SessionLostError("the store is not open")
         loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Result] = loop.create_future()
+        pending: asyncio.Future[Result] = loop.create_future()
 
         def complete(done: Future[Result]) -> None:
             error = done.exception()
             if error is None and on_success is not None:
                 on_success(done.result())
-            if waiter.done():  # its caller was cancelled
+            if pending.done():  # its caller was cancelled
                 return
             if isinstance(error, sqlite3.Error):
                 failure = StoreFailure(f"{self._path}: {error}")
                 failure.__cause__ = error
-                waiter.set_exception(failure)
+                pending.set_exception(failure)
             elif error is not None:
-                waiter.set_exception(error)
+                pending.set_exception(error)
             else:
-                waiter.set_result(done.result())
+                pending.set_result(done.result())
 
         future = self._thread.submit(call)
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(complete, done))
-        return waiter
+        return pending
 
     def _open_tree(self) -> _Tree:
         if self._tree is None:

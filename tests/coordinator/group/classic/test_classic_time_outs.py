@@ -95,8 +95,8 @@ def test_sync_timer_does_not_wait_for_a_replaced_static_member():
 
 def test_id_of_a_pending_dynamic_member_is_refused_for_a_static_one():
     machine = Machine()
-    given = machine.responses[machine.join()].member_id
-    assert code_of(machine, machine.join(given, instance="i")) is E.UNKNOWN_MEMBER_ID
+    member_id = machine.responses[machine.join()].member_id
+    assert code_of(machine, machine.join(member_id, instance="i")) is E.UNKNOWN_MEMBER_ID
     assert machine.group.members == {}
 
 
