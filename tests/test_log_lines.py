@@ -24,6 +24,7 @@ WITHOUT_OBJECT = {
     "cannot write the metadata store": "a broker has one metadata store",
     "configs of Kafka that have no effect": "the text after the colon is the configs",
     "the ZooKeeper session is not closed": "a broker has one session",
+    "the session of the metadata store has ended": "a broker has one session",
     "unknown configs are ignored": "the text after the colon is the configs",
     "a response cannot be sent": "the sender does not know its peer; the next line names it",
 }

@@ -99,9 +99,10 @@ class Controller:
         try:
             return await self._store.change_count()
         except StoreFailure as error:
-            logger.error("the metadata store failed: %s", error)
+            logger.error("cannot read the metadata store: %s. The request is refused", error)
             raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be read."
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "The metadata cannot be read. The log of the broker has the cause.",
             ) from error
 
     # --- start and stop ---

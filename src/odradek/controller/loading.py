@@ -91,7 +91,8 @@ async def _cluster_id(store: MetadataStore, expected: str | None) -> str:
     if expected is not None and kept != expected:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"the metadata store belongs to cluster {kept}, the log directories to {expected}",
+            f"the metadata store belongs to cluster {kept}, the log directories to {expected}. "
+            "Start the broker with log directories of one cluster.",
         )
     return kept
 

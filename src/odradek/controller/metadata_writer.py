@@ -73,11 +73,18 @@ class MetadataWriter:
             return self._ended()
         except SessionLostError as error:
             self.has_ended = True
-            logger.error("the session of the metadata store has ended: %s", error)
+            logger.error(
+                "the session of the metadata store has ended: %s. This controller writes no "
+                "further changes",
+                error,
+            )
             return KafkaError(ErrorCode.NOT_CONTROLLER, _REPLACED)
         except StoreFailure as error:
-            logger.error("the metadata store failed: %s", error)
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata cannot be written.")
+            logger.error("cannot write the metadata store: %s. The change is refused", error)
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "The metadata cannot be written. The log of the broker has the cause.",
+            )
         self._position_version += 1
         return None
 
