@@ -27,6 +27,7 @@ from tests.metadata.store.store_machine import Session, StoreMachine
 from tests.metadata.store.worlds import MemoryWorld, ZooKeeperWorld
 
 FACTOR = int(os.environ.get("ODRADEK_STORE_EXAMPLES", "1"))
+pytestmark = pytest.mark.timeout(300 * FACTOR)
 
 
 class MemoryMachine(StoreMachine):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.protocol.states import KeeperState
 
 from odradek.metadata.store.interface import (
     CHROOT_BYTES_MAX,
@@ -21,7 +22,11 @@ from odradek.metadata.store.interface import (
     WatchEvent,
 )
 from odradek.metadata.store.zookeeper import GETS_IN_FLIGHT_MAX, ZooKeeperStore
-from odradek.metadata.store.zookeeper_client import Credentials, ZooKeeperAddress
+from odradek.metadata.store.zookeeper_client import (
+    Credentials,
+    ZooKeeperAddress,
+    create_client,
+)
 from testkit.peer.server import free_ports
 from testkit.zookeeper import ZooKeeperProcess, start_zookeeper
 from tests.metadata.store.store_machine import Session
@@ -140,3 +145,27 @@ def test_kazoo_is_imported_only_where_zookeeper_is_used() -> None:
         "assert 'kazoo' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
+
+
+class RecordedEvents:
+    def __init__(self) -> None:
+        self.states: list[str] = []
+
+    def completed(self, result: Any) -> None: ...
+
+    def state_changed(self, state: str) -> None:
+        self.states.append(state)
+
+
+def test_a_client_whose_session_was_lost_begins_no_other_session(
+    zookeeper: ZooKeeperProcess,
+) -> None:
+    events = RecordedEvents()
+    client = create_client(ZooKeeperAddress(zookeeper.address), 10_000, None, events)
+    where = ("127.0.0.1", zookeeper.port)
+    client.handler.create_connection(where).close()
+    client._session_callback(KeeperState.CONNECTED)
+    client._session_callback(KeeperState.EXPIRED_SESSION)
+    assert events.states == ["CONNECTED", "LOST"]
+    with pytest.raises(ConnectionRefusedError, match="the session has ended"):
+        client.handler.create_connection(where)
