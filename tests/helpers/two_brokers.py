@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,9 @@ from odradek.config.broker import BrokerConfig
 from odradek.environment.environment import Environment
 from odradek.ids import BrokerId
 from odradek.metadata.controller_channel import ControllerNode
+from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.image_records import registration_record
 from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.codec import Message
 from odradek.protocol.registry import response_class
@@ -190,8 +191,9 @@ def run_with_two_brokers(
 async def publish_brokers(server: BrokerServer, *brokers: BrokerRegistration) -> None:
     """Add brokers to the image of a server, or replace them."""
     controller = server.services.controller
-    changes = {broker.id: broker for broker in brokers}
     image = controller.image
-    await controller._publish(
-        replace(image, brokers=image.brokers.with_changes(changes), offset=image.offset + 1)
-    )
+    delta = MetadataDelta(image)
+    for broker in brokers:
+        delta.replay(registration_record(broker))
+    at = MetadataProvenance(image.controller_id, image.controller_epoch, image.offset + 1)
+    await controller._publish(delta, delta.apply(at))

@@ -248,9 +248,13 @@ class Controller:
         """
         return await self._events.run(lambda: self._update_features(changes, validate_only))
 
-    async def allocate_producer_ids(self) -> range:
-        """Return the next block of producer ids, which this cluster has never allocated before."""
-        return await self._events.run(self._allocate_producer_ids)
+    async def allocate_producer_ids(self, broker: BrokerId | None = None) -> range:
+        """Return the next block of producer ids, which this cluster has never allocated before.
+
+        `broker` is the broker that gets the block. None is this one.
+        """
+        receiver = BrokerId(self._config.node_id) if broker is None else broker
+        return await self._events.run(lambda: self._allocate_producer_ids(receiver))
 
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
@@ -295,8 +299,8 @@ class Controller:
         plan = plans.plan_features(self.image, self._config, changes)
         return await self._commit(plan, validate_only) or plan.result
 
-    async def _allocate_producer_ids(self) -> range:
-        plan = plans.plan_producer_ids(self.image, BrokerId(self._config.node_id))
+    async def _allocate_producer_ids(self, broker: BrokerId) -> range:
+        plan = plans.plan_producer_ids(self.image, broker)
         failure = await self._commit(plan)
         if failure is not None:
             raise failure

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.requests.cluster import check_broker_epoch
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId
 from odradek.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 from odradek.result_tasks import in_task
 from odradek.results import Result
@@ -33,7 +34,8 @@ async def handle(
     try:
         cluster.check_controller()
         check_broker_epoch(services.controller.image, request.broker_id, request.broker_epoch)
-        block = await services.controller.allocate_producer_ids()
+        broker = BrokerId(request.broker_id)
+        block = await services.controller.allocate_producer_ids(broker)
     except KafkaError as error:
         return Result(AllocateProducerIdsResponse(error_code=error.code))
     return Result(AllocateProducerIdsResponse(0, ErrorCode.NONE, block.start, len(block)))
