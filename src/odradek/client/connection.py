@@ -2,7 +2,7 @@
 
 `ClientConnection` turns requests into bytes and bytes into responses. It assigns correlation ids,
 keeps the requests in flight in order, and chooses versions from the broker's ApiVersions response.
-A shell moves the bytes (`blocking`, `asynchronous`)::
+A shell moves the bytes (`blocking`, `broker_channel`)::
 
     data = connection.send(request)        the shell writes `data` to its socket
     connection.receive_data(chunk)         the shell has read `chunk`
