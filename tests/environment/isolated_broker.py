@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from odradek.broker.broker import BrokerServer
-from odradek.client.broker_channel import BrokerChannel, ChannelEnvironment
+from odradek.client.broker_channel import BrokerChannel
 from odradek.config.broker import BrokerConfig
 from odradek.environment.environment import Environment
 from odradek.environment.files import RealFiles
@@ -124,13 +124,12 @@ class Machine:
         raise AssertionError("the broker was not to be killed")
 
     def channel(self) -> BrokerChannel:
-        network = HostNetwork(self.network, self.client_loop, "client")
-        environment = Environment(clock=self.clock)
-        return BrokerChannel(
-            HOST,
-            PORT,
-            ChannelEnvironment(network, self.clock, environment.timers, self.randomness.between),
+        environment = Environment(
+            clock=self.clock,
+            network=HostNetwork(self.network, self.client_loop, "client"),
+            randomness=self.randomness,
         )
+        return BrokerChannel(HOST, PORT, environment)
 
     def run(self, loop: SimulatedLoop, coroutine: Any, seconds: float = 60) -> Any:
         """Run a coroutine on a loop to its end, while all loops make their steps."""
