@@ -70,7 +70,7 @@ def test_a_full_disk_refuses_appends_serves_reads_and_recovers(
     for acks in (1, -1):
         assert sent(client, b"no", acks=acks) == (STORAGE, -1)
     assert values(client) == [b"0", b"1", b"2", b"3"]
-    process.wait_for_line(re.compile("the partial write was cut off").search)
+    process.wait_for_line(re.compile("The partial write was cut off").search)
     process.limit_file_size(-1)
     assert sent(client, bytes(1000), acks=-1) == (0, 4)
     assert values(client) == [b"0", b"1", b"2", b"3", bytes(1000)]

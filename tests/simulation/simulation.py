@@ -96,7 +96,7 @@ class _Errors(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not _is_known(error):
             self.lines.append(f"{record.name}: {record.getMessage()}: {error!r}")
-        elif record.msg.startswith("continuing without a checkpoint"):
+        elif "continues without this checkpoint" in record.msg:
             self.lines.append(record.getMessage())
 
 

@@ -232,8 +232,7 @@ class LogCleaner:
         except WorkerEnded as error:
             if not self._stopping:
                 logger.warning(
-                    "a worker of the log cleaner ended while it compacted %s: %s. The next pass "
-                    "compacts this log again",
+                    "a worker of the log cleaner ended as it compacted %s: %s. No record is lost",
                     chosen.log.topic_partition if chosen is not None else "no log",
                     error,
                 )
