@@ -54,14 +54,10 @@ def test_module_has_a_docstring(path: Path) -> None:
 def test_no_module_is_an_orphan() -> None:
     """Every module is imported by another module, or is an entry point that is listed here."""
     entry_points = {
-        "controller.balance",  # awaits the controller's queue
-        "controller.alter_partition",  # awaits the controller's queue
-        "controller.broker_changes",  # awaits the controller's queue
-        "controller.broker_registry",  # awaits the controller's queue
-        "controller.feed_server",  # awaits the controller's queue
         "replication.follower_decisions",  # awaits the fetcher of followers
         "replication.replication_state",  # awaits Partition
         "__main__",
+        "controller.broker_requests",  # awaits the composition of a broker of a cluster
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
         "protocol.show",
@@ -565,20 +561,11 @@ USED_ELSEWHERE = {
     # awaits the feed
     "metadata.records.decode_record",
     # awaits the controller of a cluster
-    "controller.broker_changes.planning_broker_changes",
-    "controller.broker_registry.BrokerRegistry.is_live",
-    "controller.broker_registry.BrokerRegistry.taken_over",
-    "controller.feed_server.FeedServer.publishing",
-    "metadata.image.MetadataImage.is_eligible",
-    "controller.alter_partition.check_sender",
-    "controller.alter_partition.find_partition",
-    "controller.balance.imbalanced_partitions",
+    "controller.cluster_controller.ClusterController.elect_leaders",
+    "controller.cluster_controller.ClusterController.is_active",
+    "controller.cluster_controller.ClusterController.unregister_broker",
     "controller.election.broker_unfenced",
-    "controller.election.elect_preferred",
-    "controller.election.elect_unclean",
-    "controller.election.may_shut_down",
     "controller.election.min_isr_changed",
-    "controller.election.stopped_cleanly",
     # awaits the replica fetcher
     "replication.follower_decisions.accepts_response",
     "replication.follower_decisions.follower_high_watermark",

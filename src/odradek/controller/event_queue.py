@@ -46,6 +46,17 @@ class EventQueue:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "The controller has stopped.")
         if len(self._waiting) >= EVENTS_QUEUED_MAX:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The controller has too many requests.")
+        return self._append(event)
+
+    def append_internal(self, event: Callable[[], Awaitable[None]]) -> None:
+        """Add an event of the controller itself, which must not raise.
+
+        The limit does not apply. The controller has a few such events, each at most once.
+        """
+        if not self._closed:
+            self._append(event)
+
+    def _append(self, event: Callable[[], Awaitable[Result]]) -> asyncio.Future[Result]:
         loop = asyncio.get_running_loop()
         result: asyncio.Future[Result] = loop.create_future()
         self._waiting.append((event, result))

@@ -24,12 +24,18 @@ from odradek.metadata.store.interface import (
     Node,
     NodeExistsError,
     Operation,
+    UnknownOutcomeError,
 )
+from odradek.metadata.topics import new_partition
 from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
 
 _PARENTS = (*znodes.PERSISTENT_PATHS, USERS, CLIENTS)
 PREPARATIONS_MAX = 10
 """Attempts to create the nodes that every store has. Brokers that start together compete."""
+
+
+class MetadataChanged(Exception):
+    """A node has vanished while the store was read, because another controller writes."""
 
 
 class LoadedMetadata(NamedTuple):
@@ -38,10 +44,13 @@ class LoadedMetadata(NamedTuple):
     Attributes:
         image: All of it, with the position of the last change.
         position_version: The version of the node of that position.
+        unfinished: The topics with partitions that have no state yet, with all of their partitions.
+            The image has the others.
     """
 
     image: MetadataImage
     position_version: int
+    unfinished: Sequence[TopicImage] = ()
 
 
 async def prepare(
@@ -80,8 +89,10 @@ async def prepare(
         try:
             if operations:
                 await store.multi([*operations, *contents])
-        except NodeExistsError:
-            continue  # another broker was first
+        except (NodeExistsError, UnknownOutcomeError):  # another broker was first, perhaps
+            await store.connected()
+            await store.sync()
+            continue
         return await _cluster_id(store, cluster_id)
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the metadata store cannot be prepared")
 
@@ -98,10 +109,14 @@ async def _cluster_id(store: MetadataStore, expected: str | None) -> str:
 
 
 async def load(store: MetadataStore, cluster_id: str, node_id: BrokerId) -> LoadedMetadata:
-    """Return the contents of a store that is prepared. `node_id` is this broker."""
+    """Return the contents of a store that is prepared. `node_id` is this broker.
+
+    Raises:
+        MetadataChanged: Another controller writes at the same time.
+    """
     position = await store.get(znodes.METADATA)
     controller_epoch, offset = znodes.decode_position(position.data)
-    topics = await _load_topics(store)
+    topics, unfinished = await _load_topics(store)
     features = (await store.get(znodes.FEATURES)).data
     producer_ids = (await store.get(znodes.PRODUCER_ID_BLOCK)).data
     image = MetadataImage(
@@ -120,17 +135,23 @@ async def load(store: MetadataStore, cluster_id: str, node_id: BrokerId) -> Load
         deletions=PersistentMap(await _load_deletions(store, node_id)),
         next_producer_id=znodes.decode_next_producer_id(producer_ids),
     )
-    return LoadedMetadata(image, position.version)
+    return LoadedMetadata(image, position.version, unfinished)
 
 
 def _found(node: Node | None) -> Node:
-    """Return a node that existed a moment ago. It must exist: the controller is the only writer."""
-    assert node is not None, "the metadata store lost a node"
+    """Return a node that existed a moment ago."""
+    if node is None:
+        raise MetadataChanged("the metadata store lost a node")
     return node
 
 
-async def _load_topics(store: MetadataStore) -> list[TopicImage]:
-    names = [TopicName(name) for name in await store.children(znodes.TOPICS)]
+async def _load_topics(store: MetadataStore) -> tuple[list[TopicImage], list[TopicImage]]:
+    """Return the topics, and those that are unfinished.
+
+    A topic whose deletion is marked does not exist, although its nodes do.
+    """
+    marked = await store.children(znodes.DELETE_TOPICS)
+    names = [TopicName(name) for name in await store.children(znodes.TOPICS) if name not in marked]
     nodes = await store.get_many([znodes.topic_path(name) for name in names])
     headers = [znodes.decode_topic_header(_found(node).data) for node in nodes]
     paths = [
@@ -146,20 +167,40 @@ def _decoding(
     names: Sequence[TopicName],
     headers: Sequence[tuple[Uuid, Sequence[znodes.PartitionReplicas]]],
     states: Iterator[Node | None],
-) -> Generator[None, None, list[TopicImage]]:
-    """Decode the states of all partitions, which are in the order of the topics."""
+) -> Generator[None, None, tuple[list[TopicImage], list[TopicImage]]]:
+    """Decode the states of all partitions, which are in the order of the topics.
+
+    A topic ends before its first partition without a state, which was never led. It is unfinished.
+    """
     topics = []
+    unfinished = []
     left = ELEMENTS_PER_SLICE
     for name, (topic_id, replicas) in zip(names, headers, strict=True):
         partitions: list[PartitionImage] = []
         for number, ids in enumerate(replicas):
-            partitions.append(znodes.decode_partition(number, ids, _found(next(states))))
+            state = next(states)
+            if state is not None and len(partitions) == number:
+                partitions.append(znodes.decode_partition(number, ids, state))
             left -= 1
             if not left:
                 left = ELEMENTS_PER_SLICE
                 yield
         topics.append(TopicImage(name, topic_id, partitions))
-    return topics
+        if len(partitions) < len(replicas):
+            whole = whole_topic(name, topic_id, replicas)
+            unfinished.append(whole)
+    return topics, unfinished
+
+
+def whole_topic(
+    name: TopicName, topic_id: Uuid, replicas: Sequence[znodes.PartitionReplicas]
+) -> TopicImage:
+    """Return a topic with the replicas of its node. The rest of its state is not in the node."""
+    return TopicImage(
+        name,
+        topic_id,
+        [new_partition(number, each.replicas) for number, each in enumerate(replicas)],
+    )
 
 
 async def _load_registrations(store: MetadataStore) -> dict[BrokerId, BrokerRegistration]:

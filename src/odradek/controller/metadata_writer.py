@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import TopicName
 from odradek.metadata import znodes
 from odradek.metadata.store.interface import (
     BadVersionError,
@@ -21,11 +22,13 @@ from odradek.metadata.store.interface import (
     SessionLostError,
     Set,
     StoreFailure,
+    operations_bytes,
 )
 from odradek.metadata.store.resolution import SupersededError, write_with_version_node
 
 logger = logging.getLogger(__name__)
 
+_OFFSET_DIGITS_MAX = 20
 _FENCES = (znodes.CONTROLLER_EPOCH, znodes.METADATA)
 _REPLACED = "This is no longer the controller."
 
@@ -52,17 +55,22 @@ class MetadataWriter:
         self._fence = Check(znodes.CONTROLLER_EPOCH, epoch_version)
         self._position_version = position_version
 
-    async def write(self, operations: Sequence[Operation], offset: int) -> KafkaError | None:
+    async def write(
+        self, operations: Sequence[Operation], offset: int, unfinished: Sequence[TopicName] = ()
+    ) -> KafkaError | None:
         """Write the operations and the metadata offset that they have.
+
+        Args:
+            operations: The changes.
+            offset: The metadata offset of the changes.
+            unfinished: The topics that further writes complete.
 
         Returns:
             The error if they cannot be written. Then nothing has changed, or the writer has ended.
         """
         if self.has_ended:
             return KafkaError(ErrorCode.NOT_CONTROLLER, _REPLACED)
-        position = Set(
-            znodes.METADATA, znodes.encode_position(self.epoch, offset), self._position_version
-        )
+        position = self._position(offset, unfinished)
         try:
             await write_with_version_node(self._store, [self._fence, *operations], position)
         except BadVersionError as error:
@@ -87,6 +95,18 @@ class MetadataWriter:
             )
         self._position_version += 1
         return None
+
+    def fits(self, operations: Sequence[Operation], unfinished: Sequence[TopicName] = ()) -> bool:
+        """Return whether the operations can be one write."""
+        limit = self._store.multi_bytes_max
+        if limit is None:
+            return True
+        whole = [self._fence, *operations, self._position(0, unfinished)]
+        return operations_bytes(whole) + _OFFSET_DIGITS_MAX <= limit
+
+    def _position(self, offset: int, unfinished: Sequence[TopicName]) -> Set:
+        data = znodes.encode_position(self.epoch, offset, unfinished)
+        return Set(znodes.METADATA, data, self._position_version)
 
     def _ended(self) -> KafkaError:
         self.has_ended = True

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller.placement import plan_partitions, plan_topics
+from odradek.controller.replica_placer import Between
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata.config_changes import ConfigChange, ResourceType, plan_config_change
@@ -62,16 +63,20 @@ def planning_topics(
     config: BrokerConfig,
     topics: Sequence[NewTopic],
     new_uuid: Callable[[], Uuid],
+    between: Between = min,
 ) -> Planning[list[CreatedTopic | KafkaError]]:
-    """Plan the creation of the valid topics of a request."""
-    plan = Plan((yield from plan_topics(image, config, topics, new_uuid)))
+    """Plan the creation of the valid topics of a request. `between` is as for `plan_topics`."""
+    plan = Plan((yield from plan_topics(image, config, topics, new_uuid, between)))
     left = ELEMENTS_PER_SLICE
     for created in plan.result:
         if isinstance(created, KafkaError):
             continue
         topic = created.image
-        plan.records += topic_records(None, topic)
+        first, *partitions = topic_records(None, topic)
+        # Configs come first. If the write is divided, no partition exists without them.
+        plan.records.append(first)
         plan.records += config_records(ResourceType.TOPIC, topic.name, {}, created.configs)
+        plan.records += partitions
         left -= 1 + topic.partition_count
         if left <= 0:
             left = ELEMENTS_PER_SLICE
@@ -99,14 +104,14 @@ def planning_topic_deletions(
 
 
 def planning_partitions(
-    image: MetadataImage, requests: Sequence[NewPartitions]
+    image: MetadataImage, requests: Sequence[NewPartitions], between: Between = min
 ) -> Planning[list[KafkaError | None]]:
     """Plan additional partitions."""
     plan: Plan[list[KafkaError | None]] = Plan([])
     left = ELEMENTS_PER_SLICE
     for request in requests:
         try:
-            topic = plan_partitions(image, request)
+            topic = plan_partitions(image, request, between)
         except KafkaError as error:
             plan.result.append(error)
             continue

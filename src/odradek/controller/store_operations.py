@@ -7,7 +7,9 @@ version that a write of a partition's state expects is the partition epoch befor
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from odradek.ids import Uuid
 from odradek.metadata import znodes
@@ -21,25 +23,58 @@ from odradek.metadata.store.interface import Create, Delete, Operation, Set
 from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 
+_NOTHING: Mapping[Uuid, Any] = {}
+
+
+@dataclass(slots=True)
+class UnfinishedTopic:
+    """A topic whose partitions are created in several writes, in the order of their numbers.
+
+    Attributes:
+        whole: The topic with all of its partitions.
+        is_written: Whether the node of the topic has all partitions already.
+    """
+
+    whole: TopicImage
+    is_written: bool = False
+
 
 def store_operations(
-    delta: MetadataDelta, new: MetadataImage, controller_epoch: int
+    delta: MetadataDelta,
+    new: MetadataImage,
+    controller_epoch: int,
+    unfinished: Mapping[Uuid, UnfinishedTopic] = _NOTHING,
+    marked: Collection[Uuid] = (),
 ) -> Generator[None, None, list[Operation]]:
     """Return the operations that make the nodes of `new` out of those of the old image.
 
     The generator ends time slices.
+
+    Args:
+        delta: The changes.
+        new: The image after the changes.
+        controller_epoch: The epoch of the controller.
+        unfinished: Topics whose partitions are created in several writes.
+        marked: Removed topics whose nodes are deleted by further writes. A mark says so.
     """
     old = delta.image
     operations: list[Operation] = []
     left = ELEMENTS_PER_SLICE
     for removed in delta.topics.removed.values():
+        if removed.topic_id in marked:
+            mark = znodes.encode_delete_mark(removed.topic_id)
+            operations.append(Create(znodes.delete_mark_path(removed.name), mark))
+            continue
         operations += znodes.delete_topic_operations(removed)
         left -= 1 + removed.partition_count
         if left <= 0:
             left = ELEMENTS_PER_SLICE
             yield
     for topic_id, changes in delta.topics.changed.items():
-        operations += _topic_operations(changes, new.topics_by_id[topic_id], controller_epoch)
+        topic = new.topics_by_id[topic_id]
+        operations += _topic_operations(
+            changes, topic, controller_epoch, unfinished.get(topic_id) or UnfinishedTopic(topic)
+        )
         left -= 1 + len(changes.partitions)
         if left <= 0:
             left = ELEMENTS_PER_SLICE
@@ -56,11 +91,15 @@ def store_operations(
 
 
 def _topic_operations(
-    changes: TopicDelta, topic: TopicImage, controller_epoch: int
+    changes: TopicDelta, topic: TopicImage, controller_epoch: int, unfinished: UnfinishedTopic
 ) -> list[Operation]:
     before = changes.before
+    path = znodes.topic_path(topic.name)
     if before is None:
-        return znodes.create_topic_operations(topic, controller_epoch)
+        return [
+            Create(path, znodes.encode_topic(unfinished.whole)),
+            *znodes.create_topic_operations(topic, controller_epoch)[1:],
+        ]
     operations: list[Operation] = []
     added = []
     replicas_changed = False
@@ -77,8 +116,8 @@ def _topic_operations(
                 earlier.partition_epoch,
             )
         )
-    if added or replicas_changed:
-        operations.append(Set(znodes.topic_path(topic.name), znodes.encode_topic(topic)))
+    if (added or replicas_changed) and not unfinished.is_written:
+        operations.append(Set(path, znodes.encode_topic(unfinished.whole)))
     operations += znodes.partition_operations(topic.name, added, controller_epoch)
     return operations
 

@@ -13,6 +13,9 @@ Three kinds of nodes are not Kafka's:
   logs of it, until all of them are removed.
 * ``/odradek/brokers/N`` has the last registration of a broker, also while the broker is down.
 * ``/odradek/metadata`` has the position of the last change: controller epoch and metadata offset.
+  It also names topics whose partitions were not all created yet, because they exceed one write.
+
+``/admin/delete_topics/T`` exists while the nodes of a deleted topic are removed in several writes.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from urllib.parse import quote, unquote
 
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid, uuid_from_string, uuid_to_string
 from odradek.metadata.image import (
+    UNKNOWN_BROKER_EPOCH,
     BrokerRegistration,
     Endpoint,
     LeaderRecoveryState,
@@ -48,6 +52,8 @@ CLIENT_METRICS = "/config/client-metrics"
 DELETED_TOPICS = "/odradek/deleted_topics"
 REGISTRATIONS = "/odradek/brokers"
 METADATA = "/odradek/metadata"
+CONTROLLER = "/controller"
+DELETE_TOPICS = "/admin/delete_topics"
 DEFAULT_ENTITY = "<default>"
 
 # In the order of their creation, because a parent must exist before its children.
@@ -64,6 +70,8 @@ PERSISTENT_PATHS = (
     "/odradek",
     DELETED_TOPICS,
     REGISTRATIONS,
+    "/admin",
+    DELETE_TOPICS,
 )
 
 
@@ -230,11 +238,14 @@ def encode_producer_id_block(broker: int, first: int, last: int) -> bytes:
     )
 
 
-def encode_broker(broker: BrokerRegistration, time_ms: int) -> bytes:
-    """Encode Kafka's ``BrokerIdZNode``, version 5, with three keys that are not Kafka's.
+def encode_broker(
+    broker: BrokerRegistration, time_ms: int, clean_shutdown_epoch: int = UNKNOWN_BROKER_EPOCH
+) -> bytes:
+    """Encode Kafka's ``BrokerIdZNode``, version 5, with four keys that are not Kafka's.
 
-    ``incarnation_id``, ``directories`` and ``boot_id`` are left out when they are not known. The
-    broker epoch is not in the node. It is the czxid of the node.
+    ``incarnation_id``, ``directories``, ``boot_id`` and ``clean_shutdown_epoch`` are left out when
+    they are not known. The last one is the broker epoch in the clean-shutdown files. The epoch of
+    this process is not in the node. It is the czxid of the node.
     """
     value: dict[str, Any] = {
         "version": 5,
@@ -259,7 +270,24 @@ def encode_broker(broker: BrokerRegistration, time_ms: int) -> bytes:
         value["directories"] = [uuid_to_string(each) for each in broker.directories]
     if broker.boot_id:
         value["boot_id"] = broker.boot_id
+    if clean_shutdown_epoch != UNKNOWN_BROKER_EPOCH:
+        value["clean_shutdown_epoch"] = clean_shutdown_epoch
     return encode(value)
+
+
+def decode_clean_shutdown_epoch(data: bytes) -> int:
+    """Return the broker epoch in the clean-shutdown files of a broker. -1: it has none."""
+    epoch = decode(data).get("clean_shutdown_epoch", UNKNOWN_BROKER_EPOCH)
+    return epoch if isinstance(epoch, int) else UNKNOWN_BROKER_EPOCH
+
+
+def encode_controller(broker: BrokerId, time_ms: int) -> bytes:
+    """Encode Kafka's ``ControllerZNode``."""
+    return encode({"version": 2, "brokerid": broker, "timestamp": str(time_ms)})
+
+
+def decode_controller(data: bytes) -> BrokerId:
+    return BrokerId(decode(data)["brokerid"])
 
 
 def decode_broker(broker_id: BrokerId, data: bytes, epoch: int) -> BrokerRegistration:
@@ -323,8 +351,28 @@ def decode_registration(broker: BrokerId, data: bytes) -> BrokerRegistration:
     )
 
 
-def encode_position(controller_epoch: int, offset: int) -> bytes:
-    return encode({"version": 1, "controller_epoch": controller_epoch, "offset": offset})
+def encode_position(
+    controller_epoch: int, offset: int, unfinished: Sequence[TopicName] = ()
+) -> bytes:
+    """Encode the position of a change, and the topics that further writes complete."""
+    value: dict[str, Any] = {"version": 1, "controller_epoch": controller_epoch, "offset": offset}
+    if unfinished:
+        value["unfinished_topics"] = list(unfinished)
+    return encode(value)
+
+
+def decode_unfinished(data: bytes) -> list[TopicName]:
+    """Return the topics whose partitions were not all created yet."""
+    return decode(data).get("unfinished_topics", []) if data else []
+
+
+def delete_mark_path(name: TopicName) -> str:
+    return f"{DELETE_TOPICS}/{name}"
+
+
+def encode_delete_mark(topic_id: Uuid) -> bytes:
+    """Encode the mark of a deletion. Kafka's mark is empty."""
+    return encode({"version": 1, "topic_id": uuid_to_string(topic_id)})
 
 
 def decode_position(data: bytes) -> tuple[int, int]:

@@ -1,0 +1,182 @@
+"""Plans of elections and ISR changes that brokers and administrators request. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping, Sequence
+
+from odradek.controller.alter_partition import (
+    AlterPartition,
+    AlterPartitionResult,
+    alter_partition,
+    find_partition,
+)
+from odradek.controller.balance import imbalanced_partitions
+from odradek.controller.broker_changes import Policies, acceptable_leader
+from odradek.controller.election import Election, elect_preferred, elect_unclean
+from odradek.controller.plans import Plan, Planning
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.metadata.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataImage,
+    TopicImage,
+)
+from odradek.metadata.image_records import partition_change, partition_record
+from odradek.metadata.records import MetadataRecord
+from odradek.protocol.messages.partition_record import PartitionRecord
+from odradek.slicing import ELEMENTS_PER_SLICE
+
+ELECTION_CONFIGS = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
+"""Configs of which a change may elect leaders or clear the ELR."""
+
+
+def planning_alter_partitions(
+    image: MetadataImage,
+    changes: Sequence[tuple[Uuid, int, AlterPartition]],
+    policies: Policies,
+) -> Planning[list[AlterPartitionResult]]:
+    """Plan the ISR changes of an AlterPartition request, whose sender is checked (rule I4).
+
+    A partition that occurs again is INVALID_REQUEST.
+    """
+    plan: Plan[list[AlterPartitionResult]] = Plan([])
+    seen: set[tuple[Uuid, int]] = set()
+    for count, (topic_id, number, request) in enumerate(changes, 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+        found = find_partition(image.topics_by_id, topic_id, number)
+        if isinstance(found, ErrorCode):
+            plan.result.append(AlterPartitionResult(found))
+            continue
+        if (topic_id, number) in seen:
+            plan.result.append(AlterPartitionResult(ErrorCode.INVALID_REQUEST, found))
+            continue
+        seen.add((topic_id, number))
+        policy = policies(image.topics_by_id[topic_id].name)
+        acceptable = acceptable_leader(image.brokers, found)
+        result = alter_partition(found, request, image.brokers, acceptable, policy)
+        if result.changed:
+            assert result.partition is not None
+            _append(plan.records, partition_change(topic_id, found, result.partition))
+        plan.result.append(result)
+    return plan
+
+
+def planning_requested_elections(
+    image: MetadataImage,
+    election: Election,
+    partitions: Collection[tuple[TopicName, int]] | None,
+    policies: Policies,
+) -> Planning[dict[tuple[TopicName, int], KafkaError | None]]:
+    """Plan an ElectLeaders request.
+
+    Without partitions, those that need no election are left out.
+    """
+    plan: Plan[dict[tuple[TopicName, int], KafkaError | None]] = Plan({})
+    requested = _all(image) if partitions is None else iter(partitions)
+    elect = elect_preferred if election is Election.PREFERRED else elect_unclean
+    for count, (name, number) in enumerate(requested, 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+        if (name, number) in plan.result:
+            continue
+        partition = image.partition(name, number)
+        if partition is None:
+            text = (
+                f"No such topic as {name}"
+                if name not in image.topics_by_name
+                else (f"No such partition as {name}-{number}")
+            )
+            error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            plan.result[name, number] = error
+            continue
+        try:
+            acceptable = acceptable_leader(image.brokers, partition)
+            after = elect(partition, acceptable, policies(name))
+        except KafkaError as error:
+            if partitions is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
+                plan.result[name, number] = error
+            continue
+        topic_id = image.topics_by_name[name].topic_id
+        _append(plan.records, partition_change(topic_id, partition, after))
+        plan.result[name, number] = None
+    return plan
+
+
+def _all(image: MetadataImage) -> Generator[tuple[TopicName, int], None, None]:
+    for topic in image.topics_by_name.values():
+        for number in range(topic.partition_count):
+            yield topic.name, number
+
+
+def planning_balance(
+    image: MetadataImage, policies: Policies, imbalance_percentage: int
+) -> Generator[None, None, list[MetadataRecord]]:
+    """Plan that first replicas lead again, where a broker leads too few of its partitions."""
+    found = yield from imbalanced_partitions(image, image.is_eligible, imbalance_percentage)
+    records: list[MetadataRecord] = []
+    for topic_id, number in found:
+        topic = image.topics_by_id[topic_id]
+        partition = topic.partitions[number]
+        try:
+            acceptable = acceptable_leader(image.brokers, partition)
+            after = elect_preferred(partition, acceptable, policies(topic.name))
+        except KafkaError:
+            continue
+        _append(records, partition_change(topic_id, partition, after))
+    return records
+
+
+def _append(records: list[MetadataRecord], record: MetadataRecord | None) -> None:
+    if record is not None:
+        records.append(record)
+
+
+def counting_led(image: MetadataImage, broker: BrokerId) -> Generator[None, None, int]:
+    """Return the number of partitions that a broker leads."""
+    led = 0
+    left = ELEMENTS_PER_SLICE
+    for topic in image.topics_by_id.values():
+        for partition in topic.partitions:
+            led += partition.leader == broker
+            left -= 1
+            if not left:
+                left = ELEMENTS_PER_SLICE
+                yield
+    return led
+
+
+def missing_partitions(
+    unfinished: Collection[TopicImage],
+    image: MetadataImage,
+    brokers: Mapping[BrokerId, BrokerRegistration],
+) -> list[MetadataRecord]:
+    """Return the records of partitions that a previous controller has not created."""
+    records: list[MetadataRecord] = []
+    for topic in unfinished:
+        present = image.topics_by_id[topic.topic_id].partition_count
+        for number in range(present, topic.partition_count):
+            records.append(partition_record(topic.topic_id, topic.partitions[number]))
+    return with_live_leaders(records, brokers)
+
+
+def with_live_leaders(
+    records: list[MetadataRecord], brokers: Mapping[BrokerId, BrokerRegistration]
+) -> list[MetadataRecord]:
+    """Give new partitions a live leader and an ISR of live replicas, as in Kafka.
+
+    A partition whose replicas are all fenced has no leader. It never had a record, so its first
+    replica is in sync.
+    """
+    for record in records:
+        if isinstance(record, PartitionRecord):
+            live = [each for each in record.replicas if _is_eligible(brokers, each)]
+            record.leader = live[0] if live else NO_LEADER
+            record.isr = live or record.replicas[:1]
+    return records
+
+
+def _is_eligible(brokers: Mapping[BrokerId, BrokerRegistration], broker: int) -> bool:
+    found = brokers.get(BrokerId(broker))
+    return found is not None and not found.fenced and not found.in_controlled_shutdown

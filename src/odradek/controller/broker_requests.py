@@ -1,0 +1,111 @@
+"""The requests of brokers in the protocol's form, as the active controller executes them."""
+
+from __future__ import annotations
+
+from odradek.controller.alter_partition import AlterPartition, AlterPartitionResult
+from odradek.controller.cluster_controller import ClusterController
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId
+from odradek.metadata.image import LeaderRecoveryState
+from odradek.protocol.messages import alter_partition_response
+from odradek.protocol.messages.alter_partition_request import AlterPartitionRequest, PartitionData
+from odradek.protocol.messages.alter_partition_response import AlterPartitionResponse
+from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
+from odradek.protocol.messages.metadata_feed_response import MetadataFeedResponse
+from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
+from odradek.protocol.messages.metadata_image_response import MetadataImageResponse
+from odradek.result_tasks import run
+from odradek.results import Result
+
+
+class BrokerRequests:
+    """Translates between the protocol and a `ClusterController`. Errors are in the responses."""
+
+    def __init__(self, controller: ClusterController) -> None:
+        self._controller = controller
+
+    def poll(self, request: MetadataFeedRequest) -> Result[MetadataFeedResponse]:
+        return self._controller.feed.poll(request)
+
+    def image_chunk(self, request: MetadataImageRequest) -> Result[MetadataImageResponse]:
+        return self._controller.feed.image_chunk(request)
+
+    def alter_partition(self, request: AlterPartitionRequest) -> Result[AlterPartitionResponse]:
+        """Change ISRs. The request has the fields of version 3."""
+        return run(self._alter_partition(request))
+
+    def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> Result[BrokerHeartbeatResponse]:
+        """Take the state of a broker, and report whether it may shut down."""
+        return run(self._broker_heartbeat(request))
+
+    async def _broker_heartbeat(
+        self, request: BrokerHeartbeatRequest
+    ) -> Result[BrokerHeartbeatResponse]:
+        try:
+            found = await self._controller.broker_heartbeat(
+                BrokerId(request.broker_id),
+                request.broker_epoch,
+                wants_shutdown=request.want_shut_down,
+                failed_directories=request.offline_log_dirs,
+            )
+        except KafkaError as error:
+            return Result(BrokerHeartbeatResponse(error_code=error.code))
+        return Result(
+            BrokerHeartbeatResponse(
+                is_caught_up=found.is_caught_up,
+                is_fenced=found.is_fenced,
+                should_shut_down=found.should_shut_down,
+            )
+        )
+
+    async def _alter_partition(
+        self, request: AlterPartitionRequest
+    ) -> Result[AlterPartitionResponse]:
+        broker = BrokerId(request.broker_id)
+        changes = [
+            (topic.topic_id, partition.partition_index, _change(request, partition))
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        try:
+            found = await self._controller.alter_partitions(broker, request.broker_epoch, changes)
+        except KafkaError as error:
+            return Result(AlterPartitionResponse(error_code=error.code))
+        results = iter(found)
+        topics = [
+            alter_partition_response.TopicData(
+                topic.topic_id,
+                [_result(each.partition_index, next(results)) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+        return Result(AlterPartitionResponse(topics=topics))
+
+
+def _change(request: AlterPartitionRequest, partition: PartitionData) -> AlterPartition:
+    try:
+        recovery = LeaderRecoveryState(partition.leader_recovery_state)
+    except ValueError:
+        recovery = LeaderRecoveryState.RECOVERED
+    return AlterPartition(
+        BrokerId(request.broker_id),
+        request.broker_epoch,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        tuple((BrokerId(e.broker_id), e.broker_epoch) for e in partition.new_isr_with_epochs),
+        recovery,
+    )
+
+
+def _result(number: int, result: AlterPartitionResult) -> alter_partition_response.PartitionData:
+    response = alter_partition_response.PartitionData(number, result.error)
+    after = result.partition
+    if after is not None and result.error in (ErrorCode.NONE, ErrorCode.NEW_LEADER_ELECTED):
+        response.leader_id = after.leader
+        response.leader_epoch = after.leader_epoch
+        response.isr = list(after.isr)
+        response.leader_recovery_state = int(after.leader_recovery_state)
+        response.partition_epoch = after.partition_epoch
+    return response

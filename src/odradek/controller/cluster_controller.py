@@ -1,0 +1,728 @@
+"""The controller of a cluster of several brokers.
+
+Every broker has a `ClusterController`. It contends for ``/controller`` and is active while it is
+elected (`odradek.controller.take_over`). The active controller is the only writer of the cluster's
+metadata. All of its inputs are events on one queue with one consumer: session states and watches of
+the store, requests, polls that make a broker live, and timers. An event decides on the newest image
+(pure plans), and commits records (`ControllerTerm`).
+
+The controller ends its term when the session is suspended or lost, when a write is refused or has
+no known outcome, or when ``/controller`` belongs to another session. Requests then get
+NOT_CONTROLLER. The next term, on this or another broker, begins with the contents of the store.
+
+The response to a request waits until the leaders that the change elects have applied it. They
+report their metadata offset with each poll of the feed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+from odradek.config.broker import BrokerConfig
+from odradek.controller import broker_plans, plans
+from odradek.controller.alter_partition import AlterPartition, AlterPartitionResult, check_sender
+from odradek.controller.applied_waits import AppliedWaits
+from odradek.controller.broker_changes import (
+    BrokerChanges,
+    planning_broker_changes,
+    planning_elections,
+)
+from odradek.controller.broker_registry import BrokerRegistry
+from odradek.controller.controller_term import Committed, ControllerTerm, Deposed
+from odradek.controller.election import Election, may_shut_down, stopped_cleanly
+from odradek.controller.event_queue import EventQueue
+from odradek.controller.feed_server import FeedServer
+from odradek.controller.loading import MetadataChanged
+from odradek.controller.metadata_writer import MetadataWriter
+from odradek.controller.take_over import (
+    Elected,
+    contend,
+    owns_controller,
+    read_brokers,
+    read_metadata,
+)
+from odradek.environment.clock import Clock
+from odradek.environment.randomness import Randomness
+from odradek.environment.timers import Timer, Timers
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.metadata import znodes
+from odradek.metadata.config_changes import ConfigChange
+from odradek.metadata.delta import MetadataDelta
+from odradek.metadata.features import FeatureUpdate
+from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
+from odradek.metadata.quotas import Entity, QuotaAlteration
+from odradek.metadata.store.interface import (
+    MetadataStore,
+    Node,
+    SessionState,
+    StoreError,
+    StoreFailure,
+    UnknownOutcomeError,
+    WatchEvent,
+)
+from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
+from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
+from odradek.slicing import in_slices
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+Partition = tuple[TopicName, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """Times of a controller.
+
+    Attributes:
+        session_timeout_ms: ``broker.session.timeout.ms``: time without a poll of the feed after
+            which a broker is fenced.
+        apply_timeout_ms: Limit of the wait until the leaders have applied a change.
+        retry_ms: Delay before a take-over that has failed is tried again.
+        balances_leaders: ``auto.leader.rebalance.enable``.
+        imbalance_percentage: ``leader.imbalance.per.broker.percentage``.
+        balance_interval_ms: ``leader.imbalance.check.interval.seconds``.
+        unclean_interval_ms: ``unclean.leader.election.interval.ms``: time between the attempts to
+            elect leaders of partitions that have none.
+    """
+
+    session_timeout_ms: float = 9_000
+    apply_timeout_ms: float = 5_000
+    retry_ms: float = 1_000
+    balances_leaders: bool = True
+    imbalance_percentage: int = 10
+    balance_interval_ms: float = 300_000
+    unclean_interval_ms: float = 300_000
+
+
+class HeartbeatResult(NamedTuple):
+    """The response to a heartbeat of a broker."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+
+
+class ClusterController:
+    """The controller of one broker of a cluster, on the event loop of the broker.
+
+    Args:
+        store: The session of the broker, on a store that is prepared (`loading.prepare`). Its owner
+            opens and closes it.
+        config: The configs of the broker.
+        clock, timers, randomness: The environment.
+        cluster_id: Returns the id of the cluster.
+        standby_image: Returns the image that this broker has from the feed.
+        settings: Times.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        timers: Timers,
+        randomness: Randomness,
+        cluster_id: Callable[[], str],
+        standby_image: Callable[[], MetadataImage],
+        settings: ControllerSettings | None = None,
+    ) -> None:
+        self._store = store
+        self._config = config
+        self._node_id = BrokerId(config.node_id)
+        self._clock = clock
+        self._timers = timers
+        self._randomness = randomness
+        self._cluster_id = cluster_id
+        self._standby_image = standby_image
+        self._settings = settings or ControllerSettings()
+        self._events = EventQueue()
+        self._queued: set[Callable[[], Awaitable[None]]] = set()
+        self._term: ControllerTerm | None = None
+        self._armed: dict[str, Timer] = {}
+        self._waits = AppliedWaits(timers)
+        self._listeners: list[Callable[[], None]] = []
+        self._is_started = False
+        self.controller_id = NO_LEADER
+        """The controller as ``/controller`` names it. -1: it is not known."""
+        self.feed = FeedServer(
+            cluster_id,
+            self._node_id,
+            timers,
+            self._polled,
+            wait_ms_max=self._settings.session_timeout_ms / 3,
+        )
+
+    # --- state ---
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the active controller and serves requests."""
+        return self._term is not None and self._term.is_serving
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed image if this is the active controller, else the broker's image."""
+        return self._term.image if self._term is not None else self._standby_image()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the active controller, as far as this broker knows it."""
+        return self.image.controller_epoch
+
+    async def change_count(self) -> int:
+        """Return the metadata offset of the newest change."""
+        return self.image.offset
+
+    def applied_offsets(self) -> dict[BrokerId, int]:
+        """Return the metadata offset that each live broker has reported to this controller."""
+        return self._serving().registry.applied_offsets()
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener()` when `controller_id` or `is_active` has changed."""
+        self._listeners.append(listener)
+
+    def _changed(self, controller_id: BrokerId) -> None:
+        self.controller_id = controller_id
+        for listener in self._listeners:
+            listener()
+
+    # --- start and stop ---
+
+    def start(self) -> None:
+        """Contend for the leadership of the cluster from now on, whenever there is a session."""
+        self._is_started = True
+        self._store.subscribe(self._session_changed)
+        if self._store.state is SessionState.CONNECTED:
+            self._queue(self._elect)
+
+    async def stop(self) -> None:
+        """End the term. The end of the session gives up the leadership of the cluster."""
+        self._is_started = False
+        self._end_term("This broker stops.")
+        await self._events.close()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._queue(self._elect)
+            return
+        self._end_term("The session of the metadata store is not connected.")
+        if self.controller_id != NO_LEADER:
+            self._changed(NO_LEADER)
+
+    # --- the queue ---
+
+    def _queue(self, event: Callable[[], Awaitable[None]]) -> None:
+        """Add an event of the controller itself, unless it waits in the queue already."""
+        if event in self._queued or not self._is_started:
+            return
+        self._queued.add(event)
+
+        async def run() -> None:
+            self._queued.discard(event)
+            if self._is_started:
+                await self._run(event)
+
+        self._events.append_internal(run)
+
+    async def _run(self, event: Callable[[], Awaitable[None]]) -> None:
+        """Run an event of the controller itself. After a failure, begin again with an election."""
+        try:
+            await event()
+            return
+        except Deposed as error:
+            self._end_term(error.message or "")
+        except (StoreFailure, StoreError, UnknownOutcomeError, MetadataChanged) as error:
+            logger.warning("an event of the controller has failed: %r", error)
+            self._end_term(repr(error))
+        except Exception:  # a defect must not leave a controller that has missed an event
+            logger.exception("an event of the controller has failed")
+            self._end_term("an event of the controller has failed")
+        if self._store.state is SessionState.CONNECTED:
+            self._arm("election", self._settings.retry_ms, self._elect)
+
+    async def _request(self, event: Callable[[ControllerTerm], Awaitable[R]]) -> R:
+        """Run the event of a request, which the active controller serves only."""
+        self._serving()
+
+        async def run() -> R:
+            term = self._serving()
+            try:
+                return await event(term)
+            except Deposed as error:
+                self._depose(term, error.message or "")
+                raise
+            except (StoreFailure, UnknownOutcomeError) as error:
+                self._depose(term, repr(error))
+                raise Deposed("This is no longer the controller.") from error
+
+        return await self._events.run(run)
+
+    def _serving(self) -> ControllerTerm:
+        if self._term is None or not self._term.is_serving:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the controller.")
+        return self._term
+
+    def _arm(self, name: str, delay_ms: float, event: Callable[[], Awaitable[None]]) -> None:
+        """Queue an event after a delay. It replaces an armed one of that name."""
+        armed = self._armed.pop(name, None)
+        if armed is not None:
+            armed.cancel()
+
+        def due() -> None:
+            self._armed.pop(name, None)
+            self._queue(event)
+
+        self._armed[name] = self._timers.call_later(delay_ms / 1000, due)
+
+    # --- terms ---
+
+    def _depose(self, term: ControllerTerm, reason: str) -> None:
+        if self._term is term:
+            self._end_term(reason)
+            if self._store.state is SessionState.CONNECTED:
+                self._queue(self._elect)
+
+    def _end_term(self, reason: str) -> None:
+        for timer in self._armed.values():
+            timer.cancel()
+        self._armed.clear()
+        term, self._term = self._term, None
+        if term is None:
+            return
+        logger.info(
+            "broker %d ends its term %d as controller: %s", self._node_id, term.epoch, reason
+        )
+        term.has_ended = True
+        self.feed.end()
+        self._waits.end()
+        self._changed(NO_LEADER)
+
+    def _on_watch(self, _: WatchEvent) -> None:
+        """Follow a change of /controller, or the loss of the connection."""
+        if self._store.state is SessionState.CONNECTED:
+            self._queue(self._elect)
+
+    async def _elect(self) -> None:
+        """Become the controller unless another broker is, or check that this one still is."""
+        if self._store.state is not SessionState.CONNECTED:
+            return
+        if self._term is not None:
+            if await owns_controller(self._store, self._on_watch):
+                return
+            self._end_term("Another broker is the controller.")
+        result = await contend(self._store, self._node_id, self._clock.time_ms(), self._on_watch)
+        if not isinstance(result, Elected):
+            self._changed(result.controller_id)
+            if result.controller_id == NO_LEADER:
+                self._arm("election", self._settings.retry_ms, self._elect)
+            return
+        await self._take_over(result)
+
+    async def _take_over(self, elected: Elected) -> None:
+        """Begin a term: complete what the previous controller began, and publish the elections."""
+        standby = self._standby_image()
+        loaded = await read_metadata(self._store, self._cluster_id(), self._node_id, standby)
+        nodes = await read_brokers(self._store, self._on_brokers_watch)
+        if self._store.state is not SessionState.CONNECTED:
+            return
+        writer = MetadataWriter(
+            self._store, elected.epoch, elected.epoch_version, loaded.position_version
+        )
+        now_ms = self._clock.monotonic_ms()
+        registry = BrokerRegistry(self._settings.session_timeout_ms, now_ms)
+        term = self._term = ControllerTerm(
+            self._store,
+            writer,
+            self._node_id,
+            loaded.image,
+            registry,
+            loaded.unfinished,
+            self._publishing,
+        )
+        changes, _ = _registered(term.image, nodes)
+        registry.taken_over({broker: each.epoch for broker, each in _live(changes)}, now_ms)
+        for broker, registration in term.image.brokers.items():
+            if broker not in changes.after:
+                changes.after[broker] = replace(registration, fenced=True)
+        planning = planning_broker_changes(term.image, changes, term.policies(self._config))
+        records = await in_slices(planning)
+        brokers = term.image.brokers.with_changes(dict(_live(changes)))
+        records = broker_plans.missing_partitions(term.unfinished_topics(), term.image, brokers) + (
+            records
+        )
+        await term.commit(records, always=True)
+        await term.resume_deletions()
+        if self._term is not term:
+            return
+        self.feed.begin(term.image)
+        term.is_serving = True
+        self._arm_timers()
+        logger.info("broker %d is the controller in epoch %d", self._node_id, term.epoch)
+        self._changed(self._node_id)
+
+    def _arm_timers(self) -> None:
+        settings, term = self._settings, self._serving()
+        self._arm("liveness", term.registry.tick_ms, self._tick)
+        self._arm("unclean", settings.unclean_interval_ms, self._elect_leaderless)
+        if settings.balances_leaders:
+            self._arm("balance", settings.balance_interval_ms, self._balance)
+
+    def _publishing(
+        self, delta: MetadataDelta, image: MetadataImage
+    ) -> Generator[None, None, None]:
+        return self.feed.publishing(delta.records, image)
+
+    # --- brokers ---
+
+    def _on_brokers_watch(self, _: WatchEvent) -> None:
+        if self._store.state is SessionState.CONNECTED:
+            self._queue(self._read_brokers)
+
+    async def _read_brokers(self) -> None:
+        """Compare the nodes of the brokers with the registry, by their czxid."""
+        term = self._term
+        if term is None:
+            return
+        nodes = await read_brokers(self._store, self._on_brokers_watch)
+        known = term.registry.epochs
+        for broker in known:
+            if broker not in nodes or nodes[broker].stat.czxid != known[broker]:
+                term.registry.gone(broker)
+        new = {
+            broker: node for broker, node in nodes.items() if known.get(broker) != node.stat.czxid
+        }
+        changes, valid = _registered(term.image, new)
+        for broker, registration in valid.items():
+            changes.after[broker] = replace(registration, fenced=True)
+        committed = await self._commit_liveness(term, changes)
+        now_ms = self._clock.monotonic_ms()
+        for broker, registration in valid.items():
+            term.registry.registered(broker, registration.epoch, committed.offset, now_ms)
+
+    async def _update_liveness(self) -> None:
+        """Fence and unfence brokers as the registry says."""
+        if self._term is not None:
+            await self._commit_liveness(self._term, BrokerChanges())
+
+    async def _commit_liveness(self, term: ControllerTerm, changes: BrokerChanges) -> Committed:
+        for broker, registration in term.image.brokers.items():
+            fenced = not term.registry.is_live(broker)
+            if broker not in changes.after and registration.fenced != fenced:
+                changes.after[broker] = replace(registration, fenced=fenced)
+        planning = planning_broker_changes(term.image, changes, term.policies(self._config))
+        committed = await term.commit(await in_slices(planning))
+        self._waits.check(term.registry.applied_offsets())
+        return committed
+
+    async def _tick(self) -> None:
+        """Fence the brokers that have not polled within the session timeout."""
+        term = self._term
+        if term is None:
+            return
+        if term.registry.expired(self._clock.monotonic_ms()):
+            await self._commit_liveness(term, BrokerChanges())
+        self._arm("liveness", term.registry.tick_ms, self._tick)
+
+    def _polled(self, request: MetadataFeedRequest, offset: int) -> ErrorCode:
+        """Handle a poll of the feed. It runs outside of the queue and changes no metadata."""
+        term = self._term
+        if term is None:
+            return ErrorCode.NOT_CONTROLLER
+        broker = BrokerId(request.broker_id)
+        epoch = term.registry.epochs.get(broker)
+        if epoch is not None and 0 <= request.broker_epoch < epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        now_ms = self._clock.monotonic_ms()
+        if term.registry.polled(broker, request.broker_epoch, offset, now_ms):
+            self._queue(self._update_liveness)
+        if not self._waits.is_empty:
+            self._waits.check(term.registry.applied_offsets())
+        return ErrorCode.NONE
+
+    async def broker_heartbeat(
+        self,
+        broker: BrokerId,
+        epoch: int,
+        *,
+        wants_shutdown: bool = False,
+        failed_directories: Collection[Uuid] = (),
+    ) -> HeartbeatResult:
+        """Serve BrokerHeartbeat (rule E5).
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH, NOT_CONTROLLER.
+        """
+
+        async def heartbeat(term: ControllerTerm) -> HeartbeatResult:
+            before = _sender(term.image, broker, epoch)
+            online = tuple(each for each in before.directories if each not in failed_directories)
+            after = replace(
+                before,
+                in_controlled_shutdown=before.in_controlled_shutdown or wants_shutdown,
+                directories=online or before.directories,
+            )
+            if after != before:
+                changes = BrokerChanges(after={broker: after})
+                policies = term.policies(self._config)
+                planning = planning_broker_changes(term.image, changes, policies)
+                committed = await term.commit(await in_slices(planning))
+                if after.in_controlled_shutdown:
+                    term.shutdown_offsets.setdefault(broker, committed.offset)
+            fenced = term.image.brokers[broker].fenced
+            may_stop = after.in_controlled_shutdown and await self._may_stop(term, broker)
+            return HeartbeatResult(term.registry.is_live(broker), fenced, may_stop)
+
+        return await self._request(heartbeat)
+
+    @staticmethod
+    async def _may_stop(term: ControllerTerm, broker: BrokerId) -> bool:
+        """Return whether a broker in controlled shutdown may stop."""
+        led = await in_slices(broker_plans.counting_led(term.image, broker))
+        offset = term.shutdown_offsets.setdefault(broker, term.image.offset)
+        return may_shut_down(broker, led, offset, term.registry.applied_offsets())
+
+    async def unregister_broker(self, broker: BrokerId) -> None:
+        """Remove the registration of a broker that does not run.
+
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED. INVALID_REQUEST, the broker runs.
+        """
+
+        async def unregister(term: ControllerTerm) -> None:
+            if broker not in term.image.brokers:
+                text = f"Broker ID {broker} is not currently registered"
+                raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+            if broker in term.registry.epochs:
+                text = f"Broker {broker} is running. Stop it first."
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            changes = BrokerChanges(after={broker: None}, restarts={broker: False})
+            policies = term.policies(self._config)
+            planning = planning_broker_changes(term.image, changes, policies)
+            await term.commit(await in_slices(planning))
+
+        await self._request(unregister)
+
+    # --- elections ---
+
+    async def _elect_leaderless(self) -> None:
+        """Elect leaders of partitions that have none, uncleanly where the topic permits it."""
+        if self._term is None:
+            return
+        policies = self._term.policies(self._config)
+        planning = planning_elections(self._term.image, policies)
+        await self._term.commit(await in_slices(planning))
+        self._arm("unclean", self._settings.unclean_interval_ms, self._elect_leaderless)
+
+    async def _balance(self) -> None:
+        """Give leaderships back to the first replicas."""
+        if self._term is None:
+            return
+        planning = broker_plans.planning_balance(
+            self._term.image,
+            self._term.policies(self._config),
+            self._settings.imbalance_percentage,
+        )
+        await self._term.commit(await in_slices(planning))
+        self._arm("balance", self._settings.balance_interval_ms, self._balance)
+
+    async def elect_leaders(
+        self, election: Election, partitions: Collection[Partition] | None
+    ) -> dict[Partition, KafkaError | None]:
+        """Serve ElectLeaders of type PREFERRED or UNCLEAN (rules E2 and E3).
+
+        Args:
+            election: The type.
+            partitions: The partitions. None: all that need an election.
+        """
+        return await self._planned(
+            lambda term: broker_plans.planning_requested_elections(
+                term.image, election, partitions, term.policies(self._config)
+            )
+        )
+
+    async def alter_partitions(
+        self,
+        broker: BrokerId,
+        epoch: int,
+        changes: Sequence[tuple[Uuid, int, AlterPartition]],
+    ) -> list[AlterPartitionResult]:
+        """Serve AlterPartition (rule I4). The results are in the order of `changes`.
+
+        Args:
+            broker, epoch: The sender.
+            changes: Topic id, number of the partition, and change.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH, NOT_CONTROLLER.
+        """
+
+        async def alter(term: ControllerTerm) -> list[AlterPartitionResult]:
+            error = check_sender(term.image.brokers, broker, epoch)
+            if error:
+                raise KafkaError(error)
+            planning = broker_plans.planning_alter_partitions(
+                term.image, changes, term.policies(self._config)
+            )
+            plan = await in_slices(planning)
+            await term.commit(plan.records)
+            return plan.result
+
+        return await self._request(alter)
+
+    # --- requests of administrators: the interface of `Controller` ---
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic | KafkaError]:
+        """Create the valid topics. The results are in the order of `topics`."""
+        return await self._planned(
+            lambda term: plans.planning_topics(
+                term.image, self._config, topics, self._randomness.uuid, self._randomness.between
+            ),
+            validate_only,
+        )
+
+    async def delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
+        """Delete topics by id. The results are in the order of `ids`."""
+        return await self._planned(lambda term: plans.planning_topic_deletions(term.image, ids))
+
+    async def deletions_finished(self, broker: BrokerId, topic_ids: Collection[Uuid]) -> None:
+        """Record that a broker has no logs of these deleted topics, and none can reappear."""
+
+        async def finish(term: ControllerTerm) -> None:
+            plan = plans.plan_deletions_finished(term.image, broker, topic_ids)
+            await term.commit(plan.records)
+
+        await self._request(finish)
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Add partitions to topics. The results are in the order of `requests`."""
+        return await self._planned(
+            lambda term: plans.planning_partitions(term.image, requests, self._randomness.between),
+            validate_only,
+        )
+
+    async def alter_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Alter configs of any resources. The results are in order of `changes`."""
+        results = await self._planned(
+            lambda term: plans.planning_config_changes(term.image, self._config, changes),
+            validate_only,
+        )
+        if not validate_only and any(
+            op.name in broker_plans.ELECTION_CONFIGS for change in changes for op in change.ops
+        ):
+            self._queue(self._elect_leaderless)
+        return results
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
+    ) -> dict[Entity, KafkaError | None]:
+        """Alter client quotas. Return the error or None for each entity."""
+        return await self._planned(
+            lambda term: plans.planning_quotas(term.image, alterations), validate_only
+        )
+
+    async def update_features(
+        self,
+        changes: Mapping[str, int] | Sequence[FeatureUpdate],
+        *,
+        validate_only: bool = False,
+    ) -> KafkaError | None:
+        """Finalize levels of features. Level 0 means "off". Return the error, or None."""
+
+        def planning(term: ControllerTerm) -> plans.Planning[KafkaError | None]:
+            yield
+            return plans.plan_features(term.image, self._config, changes)
+
+        return await self._planned(planning, validate_only)
+
+    async def allocate_producer_ids(self, broker: BrokerId | None = None) -> range:
+        """Return the next block of producer ids, which this cluster has never allocated before.
+
+        Args:
+            broker: The broker that gets the block. Default: this one.
+        """
+
+        async def allocate(term: ControllerTerm) -> range:
+            plan = plans.plan_producer_ids(term.image, self._node_id if broker is None else broker)
+            await term.commit(plan.records)
+            return plan.result
+
+        return await self._request(allocate)
+
+    async def _planned(
+        self,
+        planning: Callable[[ControllerTerm], plans.Planning[R]],
+        validate_only: bool = False,
+    ) -> R:
+        """Plan, commit, and wait until the leaders that the change elects have applied it."""
+
+        async def run(term: ControllerTerm) -> tuple[ControllerTerm, R, Committed | None]:
+            plan = await in_slices(planning(term))
+            if validate_only or not plan.records:
+                return term, plan.result, None
+            records = broker_plans.with_live_leaders(plan.records, term.image.brokers)
+            return term, plan.result, await term.commit(records)
+
+        term, result, committed = await self._request(run)
+        if committed is not None and committed.leaders and not term.has_ended:
+            await self._waits.wait(
+                committed.offset,
+                committed.leaders,
+                term.registry.applied_offsets(),
+                self._settings.apply_timeout_ms,
+            )
+        return result
+
+
+def _sender(image: MetadataImage, broker: BrokerId, epoch: int) -> BrokerRegistration:
+    found = image.brokers.get(broker)
+    if found is None:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker} is not registered.")
+    if found.epoch != epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {found.epoch}, but got {epoch}."
+        )
+    return found
+
+
+def _registered(
+    image: MetadataImage, nodes: Mapping[BrokerId, Node]
+) -> tuple[BrokerChanges, dict[BrokerId, BrokerRegistration]]:
+    """Compare nodes of brokers with the last registrations.
+
+    Returns:
+        The changes, with the brokers not fenced, and the valid registrations.
+    """
+    changes = BrokerChanges()
+    valid: dict[BrokerId, BrokerRegistration] = {}
+    for broker, node in nodes.items():
+        try:
+            found = znodes.decode_broker(broker, node.data, node.stat.czxid)
+            clean_epoch = znodes.decode_clean_shutdown_epoch(node.data)
+        except ValueError as error:
+            logger.error("broker %d is not registered: %s", broker, error)
+            continue
+        previous = image.brokers.get(broker)
+        if previous is not None and previous.epoch == found.epoch:
+            found = replace(previous, fenced=False)
+        else:
+            changes.restarts[broker] = stopped_cleanly(
+                previous, clean_epoch, found.boot_id, found.directories
+            )
+        valid[broker] = changes.after[broker] = found
+    return changes, valid
+
+
+def _live(changes: BrokerChanges) -> list[tuple[BrokerId, BrokerRegistration]]:
+    return [(broker, each) for broker, each in changes.after.items() if each is not None]

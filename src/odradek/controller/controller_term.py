@@ -1,0 +1,289 @@
+"""The state of the active controller between its election and its end, and its writes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Generator, Sequence
+
+from odradek.config.broker import BrokerConfig
+from odradek.controller.applied_waits import elected_leaders
+from odradek.controller.broker_registry import BrokerRegistry
+from odradek.controller.election import ElectionPolicy
+from odradek.controller.metadata_writer import MetadataWriter
+from odradek.controller.store_operations import UnfinishedTopic, store_operations
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName
+from odradek.metadata import znodes
+from odradek.metadata.delta import MetadataDelta, MetadataProvenance
+from odradek.metadata.image import MetadataImage, Overrides, TopicImage
+from odradek.metadata.records import MetadataRecord
+from odradek.metadata.store.interface import Delete, MetadataStore, Operation, StoreError
+from odradek.protocol.messages.config_record import ConfigRecord
+from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
+from odradek.protocol.messages.topic_record import TopicRecord
+from odradek.slicing import in_slices
+
+logger = logging.getLogger(__name__)
+
+MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
+
+
+class Deposed(KafkaError):
+    """This broker is no longer the active controller. The outcome of a change may be unknown."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.NOT_CONTROLLER, reason)
+
+
+class Committed:
+    """The changes of one request that were committed.
+
+    Attributes:
+        offset: The metadata offset of the last one.
+        leaders: The leaders that they elect.
+    """
+
+    __slots__ = ("leaders", "offset")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.leaders: set[BrokerId] = set()
+
+
+class ControllerTerm:
+    """One term of the active controller. Owned by the consumer of the controller's queue.
+
+    `commit` is the only path by which an active controller changes the metadata: replay the
+    records, write the nodes that follow, publish. A change that exceeds one write is divided. Each
+    part is a change of its own, with its own metadata offset.
+
+    * The records of a topic are in an order in which each prefix is a consistent image. The topic's
+      node names all partitions from the first part on, and a partition without a state was never
+      led. The node of the position names such topics until they are complete.
+    * A deletion that exceeds one write takes effect with the first part, which marks it in
+      ``/admin/delete_topics``. The further parts remove the nodes of the topic.
+
+    The next controller completes both.
+
+    Args:
+        store: The session.
+        writer: The fenced writes of this term.
+        node_id: This broker.
+        image: The image at the take-over.
+        registry: The liveness of the brokers.
+        unfinished: The topics that the previous controller has not completed.
+        publish: Publishes a delta and the image after it, in time slices.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        writer: MetadataWriter,
+        node_id: BrokerId,
+        image: MetadataImage,
+        registry: BrokerRegistry,
+        unfinished: Sequence[TopicImage],
+        publish: Callable[[MetadataDelta, MetadataImage], Generator[None, None, None]],
+    ) -> None:
+        self.image = image
+        self.registry = registry
+        self.is_serving = False
+        self.has_ended = False
+        self.shutdown_offsets: dict[BrokerId, int] = {}
+        """The metadata offset of the change that moved the leaderships of a stopping broker."""
+        self._store = store
+        self._writer = writer
+        self._node_id = node_id
+        self._unfinished = {
+            topic.topic_id: UnfinishedTopic(topic, is_written=True) for topic in unfinished
+        }
+        self._publish = publish
+
+    @property
+    def epoch(self) -> int:
+        return self._writer.epoch
+
+    def policies(self, config: BrokerConfig) -> Callable[[TopicName], ElectionPolicy]:
+        """Return a function that returns what decides the elections of a topic's partitions."""
+        default = _policy(config, {})
+        topic_configs = self.image.topic_configs
+
+        def policy(name: TopicName) -> ElectionPolicy:
+            overrides = topic_configs.get(name)
+            if overrides is None or (MIN_ISR not in overrides and UNCLEAN not in overrides):
+                return default
+            return _policy(config, overrides)
+
+        return policy
+
+    async def commit(self, records: Sequence[MetadataRecord], *, always: bool = False) -> Committed:
+        """Write the records and publish them.
+
+        Args:
+            records: The changes, in an order in which each prefix is consistent.
+            always: Write the position even without records.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION. A single record exceeds one write. Nothing has changed.
+            Deposed: This broker is no longer the controller.
+        """
+        committed = Committed(self.image.offset)
+        if records or always:
+            await self._commit(list(records), committed)
+        return committed
+
+    async def _commit(self, records: list[MetadataRecord], committed: Committed) -> None:
+        delta, image = await self._replayed(records)
+        operations = await in_slices(store_operations(delta, image, self.epoch, self._unfinished))
+        if self._writer.fits(operations, self._unfinished_after(delta, image)):
+            await self._write(delta, image, operations, committed)
+            return
+        cut = _cut(records)
+        if cut is not None:
+            self._divide(delta, image)
+            await self._commit(records[:cut], committed)
+            await self._commit(records[cut:], committed)
+            return
+        record = records[0]
+        if not isinstance(record, RemoveTopicRecord):
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, "The change exceeds the limit of one write."
+            )
+        removed = self.image.topics_by_id[record.topic_id]
+        operations = await in_slices(
+            store_operations(delta, image, self.epoch, marked=(record.topic_id,))
+        )
+        await self._write(delta, image, operations, committed)
+        numbers = range(removed.partition_count)
+        await self.remove_nodes(removed.name, numbers, committed)
+
+    def _divide(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Note the topics whose partitions will be created in several writes."""
+        for topic_id, changes in delta.topics.changed.items():
+            if changes.adds_partitions and topic_id not in self._unfinished:
+                self._unfinished[topic_id] = UnfinishedTopic(image.topics_by_id[topic_id])
+
+    def _unfinished_after(self, delta: MetadataDelta, image: MetadataImage) -> list[TopicName]:
+        """Return the topics that have their node, but not all partitions, after a change."""
+        names = []
+        for topic_id, each in self._unfinished.items():
+            after = image.topics_by_id.get(topic_id)
+            has_node = each.is_written or topic_id in delta.topics.changed
+            if (
+                has_node
+                and after is not None
+                and after.partition_count < each.whole.partition_count
+            ):
+                names.append(each.whole.name)
+        return names
+
+    async def remove_nodes(
+        self, name: TopicName, numbers: Sequence[int], committed: Committed
+    ) -> None:
+        """Remove the nodes of a topic whose deletion is marked, in as many writes as needed."""
+        operations: list[Operation] = []
+        for number in numbers:
+            state = znodes.state_path(name, number)
+            pair = [Delete(state), Delete(state.removesuffix("/state"))]
+            if not self._writer.fits([*operations, *pair]):
+                await self._write_nothing(operations, committed)
+                operations = []
+            operations += pair
+        path = znodes.topic_path(name)
+        last: list[Operation] = [
+            Delete(f"{path}/partitions"),
+            Delete(path),
+            Delete(znodes.delete_mark_path(name)),
+        ]
+        if not self._writer.fits([*operations, *last]):
+            await self._write_nothing(operations, committed)
+            operations = []
+        await self._write_nothing([*operations, *last], committed)
+
+    async def resume_deletions(self) -> None:
+        """Remove the nodes of topics whose deletion a previous controller has begun."""
+        for each in await self._store.children(znodes.DELETE_TOPICS):
+            name = TopicName(each)
+            children = await self._store.children(f"{znodes.topic_path(name)}/partitions")
+            logger.info("completing the deletion of topic %s", name)
+            await self.remove_nodes(name, sorted(map(int, children)), Committed(0))
+
+    def unfinished_topics(self) -> Collection[TopicImage]:
+        """Return the topics that a previous controller has not completed, with all partitions."""
+        return [each.whole for each in self._unfinished.values()]
+
+    async def _write_nothing(self, operations: list[Operation], committed: Committed) -> None:
+        """Write operations that do not change the image."""
+        delta, image = await self._replayed([])
+        await self._write(delta, image, operations, committed)
+
+    async def _replayed(
+        self, records: Sequence[MetadataRecord]
+    ) -> tuple[MetadataDelta, MetadataImage]:
+        """Return the changes, and the image after them at the next metadata offset."""
+        delta = MetadataDelta(self.image)
+        await in_slices(delta.replaying(records))
+        provenance = MetadataProvenance(self._node_id, self.epoch, self.image.offset + 1)
+        return delta, await in_slices(delta.applying(provenance))
+
+    async def _write(
+        self,
+        delta: MetadataDelta,
+        image: MetadataImage,
+        operations: Sequence[Operation],
+        committed: Committed,
+    ) -> None:
+        names = self._unfinished_after(delta, image)
+        if self.has_ended:
+            raise Deposed("This is no longer the controller.")
+        try:
+            failure = await self._writer.write(operations, image.offset, names)
+        except StoreError as error:
+            logger.error("the metadata store has other contents than expected: %r", error)
+            raise Deposed("The metadata store has other contents than expected.") from error
+        if failure is not None:
+            raise Deposed(str(failure))
+        if self.has_ended:
+            # The session was suspended before the response. The change is in the store, and the
+            # next controller reads it.
+            raise Deposed("This is no longer the controller.")
+        self.image = image
+        for topic_id in delta.topics.changed:
+            unfinished = self._unfinished.get(topic_id)
+            if unfinished is not None:
+                unfinished.is_written = True
+                if image.topics_by_id[topic_id].partition_count == unfinished.whole.partition_count:
+                    del self._unfinished[topic_id]
+        committed.offset = image.offset
+        committed.leaders |= elected_leaders(delta)
+        await in_slices(self._publish(delta, image))
+
+
+def _cut(records: Sequence[MetadataRecord]) -> int | None:
+    """Return where to divide a change, near its middle. None if it cannot be divided.
+
+    A new topic and its configs, and the configs of one resource, are written together.
+    """
+    middle = len(records) // 2
+    for distance in range(len(records)):
+        for index in (middle + distance, middle - distance):
+            if 0 < index < len(records) and not _belong(records[index - 1], records[index]):
+                return index
+    return None
+
+
+def _belong(earlier: MetadataRecord, later: MetadataRecord) -> bool:
+    if not isinstance(later, ConfigRecord):
+        return False
+    if isinstance(earlier, ConfigRecord):
+        return (earlier.resource_type, earlier.resource_name) == (
+            later.resource_type,
+            later.resource_name,
+        )
+    return isinstance(earlier, TopicRecord)
+
+
+def _policy(config: BrokerConfig, overrides: Overrides) -> ElectionPolicy:
+    log_config = config.log_config(overrides)
+    return ElectionPolicy(log_config.min_insync_replicas, log_config.unclean_leader_election_enable)

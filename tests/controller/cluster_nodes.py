@@ -1,0 +1,329 @@
+"""Brokers that consist of a session, a `ClusterController` and a client of the feed.
+
+All run on one event loop with virtual time, on one ensemble in memory that records its writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from odradek.config.broker import BrokerConfig
+from odradek.controller.cluster_controller import ClusterController, ControllerSettings
+from odradek.controller.loading import load, prepare
+from odradek.environment.timers import LoopTimers
+from odradek.errors import ErrorCode
+from odradek.ids import BrokerId, Uuid
+from odradek.metadata import znodes
+from odradek.metadata.delta import MetadataDelta, MetadataProvenance
+from odradek.metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from odradek.metadata.image_records import difference
+from odradek.metadata.records import decode_record
+from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
+from odradek.metadata.store.interface import (
+    Check,
+    Operation,
+    Performed,
+    SessionState,
+    Set,
+    StoreError,
+    StoreFailure,
+    UnknownOutcomeError,
+)
+from odradek.metadata.store.memory import MemoryStore
+from odradek.metadata.store.resolution import create_ephemeral
+from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
+from odradek.protocol.messages.metadata_feed_response import MetadataFeedResponse
+from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
+from odradek.result_tasks import wait
+from tests.helpers.seeded_randomness import SeededRandomness
+from tests.helpers.virtual_loop import VirtualLoop
+
+R = TypeVar("R")
+OWN_PATHS = ("/brokers/topics/", "/config/", "/odradek/", "/latest_producer_id_block", "/admin/")
+
+
+class LoopClock:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def time_ms(self) -> int:
+        return 1_700_000_000_000 + int(self._loop.time() * 1000)
+
+    def monotonic_ms(self) -> float:
+        return self._loop.time() * 1000
+
+
+class RecordingEnsemble(MemoryEnsemble):
+    """An ensemble that checks each write of a controller when it is executed."""
+
+    def __init__(self, *arguments: Any, **conditions: Any) -> None:
+        super().__init__(*arguments, **conditions)
+        self.positions: list[tuple[int, int]] = []
+        self.violations: list[str] = []
+
+    def _commit(self, operations: Sequence[Operation], session_id: int) -> list[Performed]:
+        epoch = self._epoch()
+        is_prepared = self.tree.find(znodes.METADATA) is not None
+        performed = super()._commit(operations, session_id)
+        if is_prepared:
+            self._check(operations, epoch)
+        return performed
+
+    def _epoch(self) -> int:
+        node = self.tree.find(znodes.CONTROLLER_EPOCH)
+        return 0 if node is None else int(node.data)
+
+    def _check(self, operations: Sequence[Operation], before: int) -> None:
+        if self._epoch() < before:
+            self.violations.append(f"the controller epoch falls from {before}")
+        position = None
+        changes = False
+        for each in operations:
+            if isinstance(each, Set) and each.path == znodes.METADATA:
+                position = znodes.decode_position(each.data)
+            elif not isinstance(each, Check):
+                changes |= each.path.startswith(OWN_PATHS)
+        if position is None:
+            if changes:
+                self.violations.append(f"a write without a position: {operations}")
+            return
+        epoch, offset = position
+        if epoch != before:
+            self.violations.append(f"controller {epoch} writes in epoch {before}")
+        if self.positions:
+            last_epoch, last_offset = self.positions[-1]
+            if epoch < last_epoch or offset != last_offset + 1:
+                self.violations.append(f"{position} after {self.positions[-1]}")
+        self.positions.append(position)
+
+
+class World:
+    """An ensemble and its nodes, by id."""
+
+    def __init__(
+        self,
+        seed: int = 0,
+        conditions: EnsembleConditions | None = None,
+        settings: ControllerSettings | None = None,
+        configs: dict[str, str] | None = None,
+    ) -> None:
+        self.loop = VirtualLoop()
+        self.clock = LoopClock(self.loop)
+        self.timers = LoopTimers()
+        self.randomness = SeededRandomness(seed)
+        self.settings = settings or ControllerSettings()
+        self.configs = configs or {}
+        self.ensemble = RecordingEnsemble(
+            conditions or EnsembleConditions(), randomness=self.randomness, timers=self.timers
+        )
+        self.nodes: dict[BrokerId, Node] = {}
+
+    def run(self, call: Coroutine[Any, Any, R]) -> R:
+        return self.loop.run_until_complete(call)
+
+    def advance(self, seconds: float) -> None:
+        self.run(asyncio.sleep(seconds))
+
+    def start(self, count: int = 3) -> None:
+        for number in range(1, count + 1):
+            node = self.nodes[BrokerId(number)] = Node(self, BrokerId(number))
+            self.run(node.start())
+        self.advance(2)
+
+    def active(self) -> Node | None:
+        """Return the node whose controller is active in the newest epoch."""
+        found = [node for node in self.nodes.values() if node.controller.is_active]
+        return max(found, key=lambda node: node.controller.epoch, default=None)
+
+    def controller(self) -> ClusterController:
+        active = self.active()
+        assert active is not None, "there is no controller"
+        return active.controller
+
+    def loaded(self) -> MetadataImage:
+        """Return the contents of the ensemble."""
+
+        async def read() -> MetadataImage:
+            store = MemoryStore(self.ensemble, timers=self.timers)
+            await store.open()
+            await store.sync()
+            loaded = await load(store, "cluster", BrokerId(0))
+            assert not loaded.unfinished
+            await store.close()
+            return loaded.image
+
+        return self.run(read())
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            self.run(node.kill())
+        self.advance(60)
+        self.loop.close()
+
+
+class Node:
+    """One broker."""
+
+    def __init__(self, world: World, node_id: BrokerId) -> None:
+        self.world = world
+        self.id = node_id
+        self.image = MetadataImage()
+        self.boot_id = "boot"
+        self.clean_epoch = -1
+        self.directory = Uuid(bytes([node_id]) * 16)
+        self.broker_epoch = -1
+        self.is_running = False
+        self.polls = True
+        self._begin()
+
+    def _begin(self) -> None:
+        world = self.world
+        self.store = MemoryStore(world.ensemble, timers=world.timers)
+        self.image = MetadataImage()
+        self.has_contended = False
+        properties = {"node.id": str(self.id), **world.configs}
+        self.controller = ClusterController(
+            self.store,
+            BrokerConfig.from_properties(properties),
+            clock=world.clock,
+            timers=world.timers,
+            randomness=world.randomness,
+            cluster_id=lambda: "cluster",
+            standby_image=lambda: self.image,
+            settings=world.settings,
+        )
+
+    async def start(self) -> None:
+        self.is_running = True
+        self.store.subscribe(self._session_changed)
+        await self.store.open()
+        self._tasks = [
+            asyncio.get_running_loop().create_task(call)
+            for call in (self._opened(self.store), self._follow(self.store))
+        ]
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.LOST and self.is_running:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._reopen(self.store)))
+
+    async def _reopen(self, store: MemoryStore) -> None:
+        await store.close()
+        await store.open()
+        await self._opened(store)
+
+    async def _opened(self, store: MemoryStore) -> None:
+        """Register in a new session."""
+        session_id = store.session_id
+        while self.is_running and store.session_id == session_id:
+            try:
+                await store.connected()
+                await prepare(store, "cluster", self.world.randomness.uuid)
+                endpoint = Endpoint("PLAINTEXT", f"host{self.id}", 9092)
+                registration = BrokerRegistration(
+                    self.id,
+                    endpoint.host,
+                    endpoint.port,
+                    listeners=(endpoint,),
+                    boot_id=self.boot_id,
+                    directories=(self.directory,),
+                )
+                data = znodes.encode_broker(registration, 0, self.clean_epoch)
+                path = f"{znodes.BROKER_IDS}/{self.id}"
+                created = await create_ephemeral(store, path, data)
+            except (StoreFailure, StoreError, UnknownOutcomeError):
+                await asyncio.sleep(0.5)
+                continue
+            self.broker_epoch = created.stat.czxid
+            if not self.has_contended:
+                self.has_contended = True
+                self.controller.start()
+            return
+
+    async def kill(self) -> None:
+        """End the process. Its session ends after its timeout."""
+        if self.is_running:
+            self.is_running = False
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self.store.abandon()
+            await self.controller.stop()
+
+    async def restart(self) -> None:
+        self._begin()
+        await self.start()
+
+    # --- the client of the feed ---
+
+    async def _follow(self, store: MemoryStore) -> None:
+        while True:
+            found = self.world.nodes.get(self.controller.controller_id)
+            if found is None or not found.is_running or not self.polls:
+                await asyncio.sleep(0.1)
+                continue
+            await asyncio.sleep(0.001)
+            request = MetadataFeedRequest(
+                "cluster",
+                self.id,
+                self.broker_epoch,
+                self.image.controller_epoch,
+                self.image.offset,
+                500,
+                100_000,
+            )
+            response = await wait(found.controller.feed.poll(request))
+            if response.error_code:
+                await asyncio.sleep(0.1)
+            elif response.image_required:
+                await self._fetch_image(found)
+            else:
+                self._apply(response)
+
+    def _apply(self, response: MetadataFeedResponse) -> None:
+        for delta in response.deltas:
+            assert delta.metadata_offset == self.image.offset + 1
+            changes = MetadataDelta(self.image)
+            for record in delta.records:
+                changes.replay(decode_record(record.frame))
+            self.image = changes.apply(
+                MetadataProvenance(
+                    BrokerId(response.controller_id), delta.controller_epoch, delta.metadata_offset
+                )
+            )
+
+    async def _fetch_image(self, found: Node) -> None:
+        epoch, offset, position = -1, -1, 0
+        frames: list[bytes] = []
+        while position >= 0:
+            request = MetadataImageRequest(
+                "cluster", self.id, self.broker_epoch, epoch, offset, position, 2_000
+            )
+            response = await wait(found.controller.feed.image_chunk(request))
+            if response.error_code:
+                await asyncio.sleep(0.1)
+                return
+            if (response.image_controller_epoch, response.image_metadata_offset) != (epoch, offset):
+                epoch, offset = response.image_controller_epoch, response.image_metadata_offset
+                frames = []
+            frames += [record.frame for record in response.records]
+            position = response.next_position
+        empty = MetadataImage(cluster_id="cluster")
+        whole = MetadataDelta(empty)
+        for frame in frames:
+            whole.replay(decode_record(frame))
+        provenance = MetadataProvenance(BrokerId(response.controller_id), epoch, offset)
+        changes = MetadataDelta(replace(self.image, cluster_id="cluster"))
+        for record in difference(self.image, whole.apply(provenance)):
+            changes.replay(record)
+        self.image = changes.apply(provenance)
+
+
+def contents(image: MetadataImage) -> MetadataImage:
+    """Return what images of the same position have in common."""
+    return replace(image, controller_id=BrokerId(-1), cluster_id="", topics_offset=0)
+
+
+NOT_CONTROLLER = ErrorCode.NOT_CONTROLLER
