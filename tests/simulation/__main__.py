@@ -7,9 +7,33 @@ import logging
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.simulation.nemesis import FAULTS
 from tests.simulation.simulation import RUN_S, Outcome, Simulation
+
+REQUIRED = (
+    "sends",
+    "batches sent again",
+    "polls with records",
+    "positions validated",
+    "transactions committed, protocol 1",
+    "transactions committed, protocol 2",
+    "transactions aborted, protocol 1",
+    "topics created",
+    "topics deleted",
+    "partitions created",
+    "configs altered",
+    "records deleted",
+    "broker ends: stop",
+    "broker ends: kill",
+    "broker ends: power",
+    "logs truncated",
+    "replays checked",
+    *(f"fault {name}" for name in FAULTS),
+)
+"""What a series of runs for a continuous integration has to cover."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -17,6 +41,11 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--runs", type=int, default=1, help="number of seeds")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help="run fresh seeds for so long instead; every count of REQUIRED must be above zero",
+    )
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=RUN_S, help="virtual length of a run")
     parser.add_argument("--history", type=Path, help="write the history of the last run to a file")
@@ -36,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     total: Counter[str] = Counter()
     failed = []
     simulated_s = cpu_s = 0.0
-    for seed in range(options.seed, options.seed + options.runs):
+    for seed in seeds(options.seed, options.runs, options.minutes):
         began = time.process_time()
         outcome = run(seed, options.brokers, options.seconds, swarm=not options.nominal)
         used_s = time.process_time() - began
@@ -57,7 +86,21 @@ def main(argv: list[str] | None = None) -> int:
     print("coverage: " + ", ".join(f"{name} {number:,}" for name, number in sorted(total.items())))
     print(f"{simulated_s:,.0f} simulated s, {1_000 * cpu_s / simulated_s:.1f} ms of CPU a second")
     print(f"seeds with violations: {failed or 'none'}")
-    return 1 if failed else 0
+    missing = [what for what in REQUIRED if not total[what]] if options.minutes else []
+    if missing:
+        print(f"not covered: {', '.join(missing)}")
+    return 1 if failed or missing else 0
+
+
+def seeds(first: int, runs: int, minutes: float | None) -> Iterator[int]:
+    """Yield the seeds to run: `runs` from `first` on, or fresh ones for so many minutes."""
+    if minutes is None:
+        yield from range(first, first + runs)
+        return
+    end, seed = time.monotonic() + 60 * minutes, int(time.time()) * 1_000
+    while time.monotonic() < end:
+        yield seed
+        seed += 1
 
 
 def run(seed: int, brokers: int, seconds: float, *, swarm: bool = True) -> Outcome:

@@ -25,6 +25,7 @@ BATCHES_MAX = 5
 """Batches of one partition in flight, as many as the broker remembers for a producer."""
 RECORDS_MAX = 3
 PRODUCE_VERSIONS = (9, 13)
+COMPRESSIONS = ("none", "none", "gzip", "lz4", "zstd")
 FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
@@ -58,6 +59,8 @@ class SimulatedProducer(Client):
         super().__init__(world, name)
         self.idempotent = idempotent
         self.version = self.rng.choice(PRODUCE_VERSIONS)
+        self.acks = -1 if idempotent else self.rng.choice((-1, 1))
+        self.compression = self.rng.choice(COMPRESSIONS)
         self._restart()
 
     def _restart(self) -> None:
@@ -173,7 +176,7 @@ class SimulatedProducer(Client):
             if batch.tries > 1:
                 self.world.count("batches sent again")
             last = part.base_offset + len(batch.sends) - 1
-            self.world.acknowledged(key, part.base_offset, last, -1)
+            self.world.acknowledged(key, part.base_offset, last, self.acks)
             return failed
         if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             for send in batch.sends:
@@ -202,10 +205,11 @@ class SimulatedProducer(Client):
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=batch.sequence if self.idempotent else -1,
+            compression=self.compression,
         )
         data = PartitionProduceData(key.partition, records)
         topic = TopicProduceData(key.topic, partition_data=[data])
         view = self.topics.get(key.topic)
         if self.version >= 13 and view is not None:
             topic = TopicProduceData(topic_id=view.topic_id, partition_data=[data])
-        return ProduceRequest(None, -1, 5_000, [topic])
+        return ProduceRequest(None, self.acks, 5_000, [topic])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.__main__ import seeds
 from tests.simulation.simulation import Outcome, Simulation
 
 ROOT = Path(__file__).parents[2]
@@ -50,3 +51,11 @@ def test_one_seed_is_one_trace_in_two_interpreters_with_different_hash_seeds() -
 
 def test_seeds_give_different_runs() -> None:
     assert len({run(seed, 20).digest for seed in (11, 12, 13)}) == 3
+
+
+def test_seeds_are_a_range_or_fresh_ones_for_some_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [*seeds(7, 3, None)] == [7, 8, 9]
+    now = iter(range(0, 1_000, 25))
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    monkeypatch.setattr("time.time", lambda: 5)
+    assert [*seeds(7, 3, minutes=2)] == [5_000, 5_001, 5_002, 5_003]
