@@ -561,6 +561,7 @@ USED_ELSEWHERE = {
     # awaits the feed
     "metadata.records.decode_record",
     # awaits the controller of a cluster
+    "controller.broker_requests.BrokerRequests.assign_replicas_to_dirs",
     "controller.cluster_controller.ClusterController.elect_leaders",
     "controller.cluster_controller.ClusterController.is_active",
     "controller.cluster_controller.ClusterController.unregister_broker",

@@ -114,7 +114,7 @@ class World:
         self.clock = LoopClock(self.loop)
         self.timers = LoopTimers()
         self.randomness = SeededRandomness(seed)
-        self.settings = settings or ControllerSettings()
+        self.settings = settings
         self.configs = configs or {}
         self.ensemble = RecordingEnsemble(
             conditions or EnsembleConditions(), randomness=self.randomness, timers=self.timers
@@ -173,7 +173,7 @@ class Node:
         self.image = MetadataImage()
         self.boot_id = "boot"
         self.clean_epoch = -1
-        self.directory = Uuid(bytes([node_id]) * 16)
+        self.directories: tuple[Uuid, ...] = (Uuid(bytes([node_id]) * 16),)
         self.broker_epoch = -1
         self.is_running = False
         self.polls = True
@@ -184,6 +184,7 @@ class Node:
         self.store = MemoryStore(world.ensemble, timers=world.timers)
         self.image = MetadataImage()
         self.has_contended = False
+        self.incarnation_id = world.randomness.uuid()
         properties = {"node.id": str(self.id), **world.configs}
         self.controller = ClusterController(
             self.store,
@@ -228,7 +229,8 @@ class Node:
                     endpoint.port,
                     listeners=(endpoint,),
                     boot_id=self.boot_id,
-                    directories=(self.directory,),
+                    incarnation_id=self.incarnation_id,
+                    directories=self.directories,
                 )
                 data = znodes.encode_broker(registration, 0, self.clean_epoch)
                 path = f"{znodes.BROKER_IDS}/{self.id}"

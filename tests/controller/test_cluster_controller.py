@@ -17,8 +17,9 @@ from odradek.controller.cluster_controller import ClusterController, ControllerS
 from odradek.controller.controller_term import Committed
 from odradek.controller.election import Election
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName
+from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
 from odradek.metadata.image import NO_LEADER, PartitionImage
 from odradek.metadata.store.ensemble import EnsembleConditions
 from odradek.metadata.store.interface import (
@@ -31,8 +32,9 @@ from odradek.metadata.store.interface import (
 )
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
-from odradek.protocol.messages import alter_partition_request
+from odradek.protocol.messages import alter_partition_request, assign_replicas_to_dirs_request
 from odradek.protocol.messages.alter_partition_request import AlterPartitionRequest
+from odradek.protocol.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from odradek.result_tasks import wait
 from tests.controller.cluster_nodes import Node, World, contents
@@ -634,6 +636,152 @@ def test_producer_ids_are_given_out_once_over_controllers() -> None:
         world.advance(3)
         blocks.append(world.run(world.controller().allocate_producer_ids(BrokerId(2))))
         assert [block.start for block in blocks] == [0, 1000, 3000]
+
+
+# --- elections ---
+
+
+def _sole_member(world: World) -> Node:
+    """Shrink the ISR of the first partition to its leader. Return the leader."""
+    leader = world.nodes[_partition(world).leader]
+    request = _isr_request(world, leader, 0, leader.id)
+
+    async def shrink() -> None:
+        await wait(BrokerRequests(world.controller()).alter_partition(request))
+
+    world.run(shrink())
+    assert _partition(world).isr == (leader.id,)
+    return leader
+
+
+def _topic_of_others(world: World) -> None:
+    """Create a topic whose first partition is led by a broker that is not the controller."""
+    active = world.active()
+    assert active is not None
+    others = [node.id for node in world.nodes.values() if node is not active]
+    topic = NewTopic("a", assignments=[(0, [*others, active.id])])
+    (result,) = world.run(active.controller.create_topics([topic]))
+    assert isinstance(result, CreatedTopic)
+
+
+def test_unclean_election_waits_for_the_config_and_needs_no_restart() -> None:
+    with running() as world:
+        _topic_of_others(world)
+        leader = _sole_member(world)
+        world.run(leader.kill())
+        world.advance(400)  # the timer of unclean elections does not elect without the config
+        assert _partition(world).leader == NO_LEADER
+        op = ConfigOp("unclean.leader.election.enable", OpType.SET, "true")
+        change = ConfigChange(ResourceType.TOPIC, "a", (op,))
+        assert world.run(world.controller().alter_configs([change])) == [None]
+        world.advance(1)
+        partition = _partition(world)
+        assert partition.leader not in (NO_LEADER, leader.id)
+        assert partition.leader_recovery_state
+        assert partition.isr == (partition.leader,)
+        _stable(world)
+
+
+@pytest.mark.parametrize("same_boot", [True, False])
+def test_sole_member_of_an_isr_that_was_killed_leads_again(same_boot: bool) -> None:
+    """With a proof that it has all records cleanly, otherwise in recovery (KIP-966)."""
+    with running() as world:
+        _topic_of_others(world)
+        leader = _sole_member(world)
+        world.run(leader.kill())
+        world.advance(25)
+        assert _partition(world).leader == NO_LEADER
+        if not same_boot:
+            leader.boot_id = "another"
+        world.run(leader.restart())
+        world.advance(25)
+        assert _partition(world).leader == leader.id
+        assert bool(_partition(world).leader_recovery_state) is not same_boot
+        _stable(world)
+
+
+def test_broker_that_loses_its_session_has_stopped_cleanly() -> None:
+    """Its process is the same, although neither its boot id nor a file proves it."""
+    with running() as world:
+        _topic_of_others(world)
+        leader = _sole_member(world)
+        leader.boot_id = ""
+
+        async def expire() -> None:
+            world.ensemble.expire(leader.store.session_id)
+
+        before = _partition(world).leader_epoch
+        world.run(expire())
+        world.advance(5)
+        partition = _partition(world)
+        assert partition.leader == leader.id
+        assert partition.leader_epoch > before
+        assert not partition.leader_recovery_state
+        _stable(world)
+
+
+def test_leadership_returns_to_the_first_replica_at_the_check_of_the_balance() -> None:
+    with running(configs={"leader.imbalance.check.interval.seconds": "60"}) as world:
+        _topic_of_others(world)
+        first = world.nodes[_partition(world).leader]
+        first.polls = False
+        world.advance(15)
+        first.polls = True
+        world.advance(2)
+        leader = world.nodes[_partition(world).leader]
+        assert leader is not first
+        request = _isr_request(world, leader, 0, *_partition(world).replicas)
+
+        async def expand() -> None:
+            await wait(BrokerRequests(world.controller()).alter_partition(request))
+
+        world.run(expand())
+        world.advance(61)
+        assert _partition(world).leader == first.id
+        _stable(world)
+
+
+def test_replica_in_a_failed_directory_loses_its_leadership() -> None:
+    with running() as world:
+        _topic_of_others(world)
+        leader = world.nodes[_partition(world).leader]
+        controller = world.controller()
+        topic_id = controller.image.topics_by_name[A].topic_id
+        failed = Uuid(b"f" * 16)
+        leader.directories += (failed,)
+        world.run(leader.kill())
+        world.run(leader.restart())
+        world.advance(25)
+        world.run(world.controller().elect_leaders(Election.PREFERRED, None))
+        requests = BrokerRequests(world.controller())
+        assign = AssignReplicasToDirsRequest(
+            leader.id,
+            leader.broker_epoch,
+            [
+                assign_replicas_to_dirs_request.DirectoryData(
+                    failed,
+                    [
+                        assign_replicas_to_dirs_request.TopicData(
+                            topic_id, [assign_replicas_to_dirs_request.PartitionData(0)]
+                        )
+                    ],
+                )
+            ],
+        )
+
+        async def send() -> None:
+            response = await wait(requests.assign_replicas_to_dirs(assign))
+            assert not response.error_code
+            assert not response.directories[0].topics[0].partitions[0].error_code
+            beat = BrokerHeartbeatRequest(leader.id, leader.broker_epoch, offline_log_dirs=[failed])
+            assert not (await wait(requests.broker_heartbeat(beat))).error_code
+
+        world.run(send())
+        assert failed in _partition(world).directories
+        partition = _partition(world)
+        assert leader.id not in (partition.leader, *partition.isr)
+        assert not world.controller().image.brokers[leader.id].fenced
+        _stable(world)
 
 
 # --- cost ---

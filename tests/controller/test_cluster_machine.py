@@ -298,7 +298,7 @@ class ControllersMachine(RuleBasedStateMachine):
             assert node.image.offset == image.offset
         assert not any(each.fenced for each in image.brokers.values())
         for name, count in self.created.items():
-            assert image.topics_by_name[name].partition_count == count, "a topic is lost"
+            assert image.partition_count(name) >= count, "a topic or a partition is lost"
         for topic in image.topics_by_id.values():
             for partition in topic.partitions:
                 self._examine_partition(image.is_eligible, partition)

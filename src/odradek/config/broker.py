@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from odradek.config.broker_cleaner import CLEANER_CONFIGS
+from odradek.config.broker_cluster import CLUSTER_CONFIGS
 from odradek.config.broker_coordinators import GROUP_CONFIGS, PRODUCER_CONFIGS
 from odradek.config.broker_log import LOG_CONFIGS, TOPIC_DEFAULTS
 from odradek.config.broker_network import NETWORK_CONFIGS
@@ -45,6 +46,7 @@ BROKER_CONFIGS = ConfigDef(
         *CLEANER_CONFIGS,
         *GROUP_CONFIGS,
         *PRODUCER_CONFIGS,
+        *CLUSTER_CONFIGS,
         *KEPT_CONFIGS,
     ]
 )

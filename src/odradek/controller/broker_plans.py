@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import replace
 
 from odradek.controller.alter_partition import (
     AlterPartition,
@@ -15,7 +16,7 @@ from odradek.controller.broker_changes import Policies, acceptable_leader
 from odradek.controller.election import Election, elect_preferred, elect_unclean
 from odradek.controller.plans import Plan, Planning
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -60,6 +61,36 @@ def planning_alter_partitions(
             assert result.partition is not None
             _append(plan.records, partition_change(topic_id, found, result.partition))
         plan.result.append(result)
+    return plan
+
+
+def planning_directories(
+    image: MetadataImage, broker: BrokerId, directories: Mapping[tuple[Uuid, int], Uuid]
+) -> Planning[dict[tuple[Uuid, int], ErrorCode]]:
+    """Plan the log directories of a broker's replicas.
+
+    A replica in a directory that is not online loses its leadership with the next change of the
+    broker.
+    """
+    plan: Plan[dict[tuple[Uuid, int], ErrorCode]] = Plan({})
+    for count, ((topic_id, number), directory) in enumerate(directories.items(), 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+        found = find_partition(image.topics_by_id, topic_id, number)
+        if isinstance(found, ErrorCode):
+            plan.result[topic_id, number] = found
+            continue
+        if broker not in found.replicas:
+            plan.result[topic_id, number] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            continue
+        assigned = list(found.directories) or [ZERO_UUID] * len(found.replicas)
+        assigned[found.replicas.index(broker)] = directory
+        after = replace(
+            found, directories=tuple(assigned), partition_epoch=found.partition_epoch + 1
+        )
+        if after.directories != found.directories:
+            _append(plan.records, partition_change(topic_id, found, after))
+        plan.result[topic_id, number] = ErrorCode.NONE
     return plan
 
 

@@ -7,9 +7,15 @@ from odradek.controller.cluster_controller import ClusterController
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 from odradek.metadata.image import LeaderRecoveryState
-from odradek.protocol.messages import alter_partition_response
+from odradek.protocol.messages import alter_partition_response, assign_replicas_to_dirs_response
 from odradek.protocol.messages.alter_partition_request import AlterPartitionRequest, PartitionData
 from odradek.protocol.messages.alter_partition_response import AlterPartitionResponse
+from odradek.protocol.messages.assign_replicas_to_dirs_request import (
+    AssignReplicasToDirsRequest,
+)
+from odradek.protocol.messages.assign_replicas_to_dirs_response import (
+    AssignReplicasToDirsResponse,
+)
 from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
@@ -39,6 +45,51 @@ class BrokerRequests:
     def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> Result[BrokerHeartbeatResponse]:
         """Take the state of a broker, and report whether it may shut down."""
         return run(self._broker_heartbeat(request))
+
+    def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> Result[AssignReplicasToDirsResponse]:
+        """Take the log directories of a broker's replicas."""
+        return run(self._assign_replicas_to_dirs(request))
+
+    async def _assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest
+    ) -> Result[AssignReplicasToDirsResponse]:
+        directories = {
+            (topic.topic_id, partition.partition_index): directory.id
+            for directory in request.directories
+            for topic in directory.topics
+            for partition in topic.partitions
+        }
+        try:
+            errors = await self._controller.assign_directories(
+                BrokerId(request.broker_id), request.broker_epoch, directories
+            )
+        except KafkaError as error:
+            return Result(AssignReplicasToDirsResponse(error_code=error.code))
+        return Result(
+            AssignReplicasToDirsResponse(
+                directories=[
+                    assign_replicas_to_dirs_response.DirectoryData(
+                        directory.id,
+                        [
+                            assign_replicas_to_dirs_response.TopicData(
+                                topic.topic_id,
+                                [
+                                    assign_replicas_to_dirs_response.PartitionData(
+                                        each.partition_index,
+                                        errors[topic.topic_id, each.partition_index],
+                                    )
+                                    for each in topic.partitions
+                                ],
+                            )
+                            for topic in directory.topics
+                        ],
+                    )
+                    for directory in request.directories
+                ]
+            )
+        )
 
     async def _broker_heartbeat(
         self, request: BrokerHeartbeatRequest

@@ -48,7 +48,7 @@ from odradek.environment.clock import Clock
 from odradek.environment.randomness import Randomness
 from odradek.environment.timers import Timer, Timers
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange
 from odradek.metadata.delta import MetadataDelta
@@ -84,7 +84,7 @@ class ControllerSettings:
         apply_timeout_ms: Limit of the wait until the leaders have applied a change.
         retry_ms: Delay before a take-over that has failed is tried again.
         balances_leaders: ``auto.leader.rebalance.enable``.
-        imbalance_percentage: ``leader.imbalance.per.broker.percentage``.
+        imbalance_percentage: ``leader.imbalance.per.broker.percentage`` of Kafka before 4.0.
         balance_interval_ms: ``leader.imbalance.check.interval.seconds``.
         unclean_interval_ms: ``unclean.leader.election.interval.ms``: time between the attempts to
             elect leaders of partitions that have none.
@@ -97,6 +97,16 @@ class ControllerSettings:
     imbalance_percentage: int = 10
     balance_interval_ms: float = 300_000
     unclean_interval_ms: float = 300_000
+
+
+def controller_settings(config: BrokerConfig) -> ControllerSettings:
+    """Return the times from Kafka's configs."""
+    return ControllerSettings(
+        session_timeout_ms=config.get_int("broker.session.timeout.ms"),
+        balances_leaders=config.get_bool("auto.leader.rebalance.enable"),
+        balance_interval_ms=config.get_int("leader.imbalance.check.interval.seconds") * 1000,
+        unclean_interval_ms=config.get_int("unclean.leader.election.interval.ms"),
+    )
 
 
 class HeartbeatResult(NamedTuple):
@@ -117,7 +127,7 @@ class ClusterController:
         clock, timers, randomness: The environment.
         cluster_id: Returns the id of the cluster.
         standby_image: Returns the image that this broker has from the feed.
-        settings: Times.
+        settings: Times. Default: those of the configs.
     """
 
     def __init__(
@@ -140,7 +150,7 @@ class ClusterController:
         self._randomness = randomness
         self._cluster_id = cluster_id
         self._standby_image = standby_image
-        self._settings = settings or ControllerSettings()
+        self._settings = settings or controller_settings(config)
         self._events = EventQueue()
         self._queued: set[Callable[[], Awaitable[None]]] = set()
         self._term: ControllerTerm | None = None
@@ -472,8 +482,8 @@ class ClusterController:
                 policies = term.policies(self._config)
                 planning = planning_broker_changes(term.image, changes, policies)
                 committed = await term.commit(await in_slices(planning))
-                if after.in_controlled_shutdown:
-                    term.shutdown_offsets.setdefault(broker, committed.offset)
+                if after.in_controlled_shutdown and not before.in_controlled_shutdown:
+                    term.shutdown_offsets[broker] = committed.offset
             fenced = term.image.brokers[broker].fenced
             may_stop = after.in_controlled_shutdown and await self._may_stop(term, broker)
             return HeartbeatResult(term.registry.is_live(broker), fenced, may_stop)
@@ -530,6 +540,27 @@ class ClusterController:
         )
         await self._term.commit(await in_slices(planning))
         self._arm("balance", self._settings.balance_interval_ms, self._balance)
+
+    async def assign_directories(
+        self, broker: BrokerId, epoch: int, directories: Mapping[tuple[Uuid, int], Uuid]
+    ) -> dict[tuple[Uuid, int], ErrorCode]:
+        """Record in which log directory a broker has its replicas (AssignReplicasToDirs).
+
+        A directory that fails afterwards takes the leadership of these replicas away.
+
+        Args:
+            broker, epoch: The sender.
+            directories: The id of the directory by topic id and number of the partition.
+        """
+
+        async def assign(term: ControllerTerm) -> dict[tuple[Uuid, int], ErrorCode]:
+            _sender(term.image, broker, epoch)
+            planning = broker_plans.planning_directories(term.image, broker, directories)
+            plan = await in_slices(planning)
+            await term.commit(plan.records)
+            return plan.result
+
+        return await self._request(assign)
 
     async def elect_leaders(
         self, election: Election, partitions: Collection[Partition] | None
@@ -717,11 +748,20 @@ def _registered(
         if previous is not None and previous.epoch == found.epoch:
             found = replace(previous, fenced=False)
         else:
-            changes.restarts[broker] = stopped_cleanly(
+            changes.restarts[broker] = _is_same_process(previous, found) or stopped_cleanly(
                 previous, clean_epoch, found.boot_id, found.directories
             )
         valid[broker] = changes.after[broker] = found
     return changes, valid
+
+
+def _is_same_process(previous: BrokerRegistration | None, found: BrokerRegistration) -> bool:
+    """Return whether a broker has only lost its session. Its records are as before."""
+    return (
+        previous is not None
+        and found.incarnation_id != ZERO_UUID
+        and found.incarnation_id == previous.incarnation_id
+    )
 
 
 def _live(changes: BrokerChanges) -> list[tuple[BrokerId, BrokerRegistration]]:
