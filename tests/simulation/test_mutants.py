@@ -16,7 +16,6 @@ QUICK = (
     "torn-tail",
     "no-producers",
     "recovery-point-high",
-    "checkpoint-not-synced",
     "high-watermark-above-end",
     "names-not-synced",
     "no-dedupe",

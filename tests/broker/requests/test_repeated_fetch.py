@@ -484,7 +484,7 @@ def test_responses_that_have_no_shape_are_not_encoded_twice(
     """A consumer without wait, or one that reads aborted records, may send many of them."""
     side = sides[0]
     side.fetch(END + 1)  # the general path has its encoder
-    monkeypatch.setattr(side.partition.log, "aborted_in", lambda *_, **__: [(7, 0)])
+    monkeypatch.setattr("odradek.log.unified_log.aborted_in", lambda *_, **__: [(7, 0)])
     monkeypatch.setattr("odradek.broker.requests.fetch_shapes.encoder", not_used)
     assert isinstance(side.fetch(options.pop("offset"), **options), bytes)
 
