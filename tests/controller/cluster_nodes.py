@@ -6,6 +6,7 @@ All run on one event loop with virtual time, on one ensemble in memory that reco
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -23,7 +24,9 @@ from odradek.metadata.image_records import difference
 from odradek.metadata.records import decode_record
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from odradek.metadata.store.interface import (
+    BadVersionError,
     Check,
+    Create,
     Operation,
     Performed,
     SessionState,
@@ -63,11 +66,17 @@ class RecordingEnsemble(MemoryEnsemble):
         super().__init__(*arguments, **conditions)
         self.positions: list[tuple[int, int]] = []
         self.violations: list[str] = []
+        self.coverage: Counter[str] = Counter()
 
     def _commit(self, operations: Sequence[Operation], session_id: int) -> list[Performed]:
         epoch = self._epoch()
         is_prepared = self.tree.find(znodes.METADATA) is not None
-        performed = super()._commit(operations, session_id)
+        try:
+            performed = super()._commit(operations, session_id)
+        except BadVersionError as error:
+            if error.path == znodes.CONTROLLER_EPOCH:
+                self.coverage["elections and writes that the epoch refuses"] += 1
+            raise
         if is_prepared:
             self._check(operations, epoch)
         return performed
@@ -77,27 +86,35 @@ class RecordingEnsemble(MemoryEnsemble):
         return 0 if node is None else int(node.data)
 
     def _check(self, operations: Sequence[Operation], before: int) -> None:
+        self.coverage["elections"] += self._epoch() - before
         if self._epoch() < before:
             self.violations.append(f"the controller epoch falls from {before}")
-        position = None
-        changes = False
-        for each in operations:
-            if isinstance(each, Set) and each.path == znodes.METADATA:
-                position = znodes.decode_position(each.data)
-            elif not isinstance(each, Check):
-                changes |= each.path.startswith(OWN_PATHS)
-        if position is None:
-            if changes:
-                self.violations.append(f"a write without a position: {operations}")
-            return
-        epoch, offset = position
-        if epoch != before:
-            self.violations.append(f"controller {epoch} writes in epoch {before}")
+        positions = [each for each in operations if each.path == znodes.METADATA]
+        if positions:
+            (position,) = positions
+            assert isinstance(position, Set)
+            self._check_position(position.data, before)
+        elif any(_changes_metadata(each) for each in operations):
+            self.violations.append(f"a write without a position: {operations}")
+        self.coverage["divided deletions"] += any(
+            isinstance(each, Create) and each.path.startswith(znodes.DELETE_TOPICS)
+            for each in operations
+        )
+
+    def _check_position(self, data: bytes, controller_epoch: int) -> None:
+        position = epoch, offset = znodes.decode_position(data)
+        self.coverage["divided creations"] += bool(znodes.decode_unfinished(data))
+        if epoch != controller_epoch:
+            self.violations.append(f"controller {epoch} writes in epoch {controller_epoch}")
         if self.positions:
             last_epoch, last_offset = self.positions[-1]
             if epoch < last_epoch or offset != last_offset + 1:
                 self.violations.append(f"{position} after {self.positions[-1]}")
         self.positions.append(position)
+
+
+def _changes_metadata(operation: Operation) -> bool:
+    return not isinstance(operation, Check) and operation.path.startswith(OWN_PATHS)
 
 
 class World:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from odradek.broker.requests.cluster import ControllerRequests
 from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.broker_requests import BrokerRequests
 from odradek.controller.cluster_controller import ClusterController, ControllerSettings
@@ -536,7 +537,7 @@ def test_alter_partition_changes_the_isr_once() -> None:
         _create(world)
         leader = world.nodes[_partition(world).leader]
         request = _isr_request(world, leader, 0, leader.id)
-        requests = BrokerRequests(world.controller())
+        requests: ControllerRequests = BrokerRequests(world.controller())
 
         async def send() -> tuple[int, int]:
             response = await wait(requests.alter_partition(request))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import hypothesis
 import pytest
@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 
 from odradek.controller import metadata_writer
 from odradek.controller.alter_partition import AlterPartition
+from odradek.controller.controller_term import Deposed
 from odradek.controller.election import Election
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
@@ -58,9 +59,24 @@ CONDITIONS = EnsembleConditions(
     reconnect_ms=(0, 1_000),
 )
 NODES = st.integers(1, 3).map(BrokerId)
+TARGETS = st.sampled_from([None, None, None, BrokerId(1), BrokerId(2), BrokerId(3)])
+"""Where a request goes: mostly to the active controller."""
+
+
+COVERED = (
+    "elections",
+    "elections and writes that the epoch refuses",
+    "divided creations",
+    "divided deletions",
+    "unclean restarts",
+    "expired sessions",
+    "requests without an outcome",
+)
 
 
 class ControllersMachine(RuleBasedStateMachine):
+    coverage: ClassVar[Counter[str]] = Counter()
+
     @initialize(seed=st.integers(0, 2**32 - 1))
     def start(self, seed: int) -> None:
         self.world = World(seed, CONDITIONS)
@@ -76,10 +92,19 @@ class ControllersMachine(RuleBasedStateMachine):
     def _node(self, number: BrokerId) -> Node:
         return self.world.nodes[number]
 
+    def _target(self, number: BrokerId | None) -> Node:
+        if number is None:
+            return self.world.active() or self._node(BrokerId(1))
+        return self._node(number)
+
     def _begin(self, call: Any) -> None:
         async def run() -> None:
-            with contextlib.suppress(KafkaError):
+            try:
                 await call
+            except Deposed:
+                self.coverage["requests without an outcome"] += 1
+            except KafkaError:
+                self.coverage["refused requests"] += 1
 
         async def begin() -> None:
             self.requests.append(asyncio.get_running_loop().create_task(run()))
@@ -89,62 +114,88 @@ class ControllersMachine(RuleBasedStateMachine):
 
     # --- requests ---
 
+    @rule(ms=st.sampled_from([100, 1_000, 3_000]))
+    def more_time_passes(self, ms: int) -> None:
+        self.world.advance(ms / 1000)
+
     @rule(ms=st.sampled_from([1, 20, 100, 1_000, 4_000, 10_000]))
     def time_passes(self, ms: int) -> None:
         self.world.advance(ms / 1000)
 
-    @rule(number=NODES, count=st.sampled_from([1, 2, 16]), factor=st.integers(1, 3))
-    def create_topic(self, number: BrokerId, count: int, factor: int) -> None:
+    @rule(number=TARGETS, count=st.sampled_from([1, 2, 16]), factor=st.integers(1, 3))
+    def create_topic(self, number: BrokerId | None, count: int, factor: int) -> None:
         self.names += 1
         name = f"topic{self.names}"
         configs = [("min.insync.replicas", "2")] if self.names % 2 else []
 
         async def create() -> None:
             topic = NewTopic(name, count, factor, configs=configs)
-            (result,) = await self._node(number).controller.create_topics([topic])
+            (result,) = await self._target(number).controller.create_topics([topic])
             if isinstance(result, CreatedTopic):
                 self.created[TopicName(name)] = count
 
         self._begin(create())
 
     @precondition(lambda self: self.created)
-    @rule(number=NODES, data=st.data())
-    def create_partitions(self, number: BrokerId, data: st.DataObject) -> None:
+    @rule(number=TARGETS, data=st.data())
+    def create_partitions(self, number: BrokerId | None, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.created)))
 
         async def create() -> None:
             count = self.created[name] + 9
             request = NewPartitions(name, count)
-            (error,) = await self._node(number).controller.create_partitions([request])
+            (error,) = await self._target(number).controller.create_partitions([request])
             if error is None and name in self.created:
                 self.created[name] = count
 
         self._begin(create())
 
     @precondition(lambda self: self.created)
-    @rule(number=NODES, data=st.data())
-    def delete_topic(self, number: BrokerId, data: st.DataObject) -> None:
+    @rule(number=TARGETS, data=st.data())
+    def delete_topic(self, number: BrokerId | None, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.created)))
-        controller = self._node(number).controller
+        controller = self._target(number).controller
         topic = controller.image.topics_by_name.get(name)
         if topic is not None:
             del self.created[name]  # it may be deleted from now on
             self._begin(controller.delete_topics([topic.topic_id]))
 
-    @rule(number=NODES)
-    def allocate_producer_ids(self, number: BrokerId) -> None:
+    @rule(number=TARGETS)
+    def allocate_producer_ids(self, number: BrokerId | None) -> None:
         async def allocate() -> None:
-            self.blocks.append(await self._node(number).controller.allocate_producer_ids())
+            self.blocks.append(await self._target(number).controller.allocate_producer_ids())
 
         self._begin(allocate())
 
+    @rule(pause_ms=st.sampled_from([0, 50, 500]))
+    def create_and_delete_a_large_topic(self, pause_ms: int) -> None:
+        self.heal()
+        active = self.world.active()
+        if active is None:
+            return
+        self.names += 1
+        name = TopicName(f"topic{self.names}")
+        self._begin(active.controller.create_topics([NewTopic(name, 16, 1)]))
+        self.world.advance(pause_ms / 1000)
+        topic = active.controller.image.topics_by_name.get(name)
+        if topic is not None:
+            self._begin(active.controller.delete_topics([topic.topic_id]))
+
+    @rule()
+    def heal(self) -> None:
+        """Wait until there is a controller, at most for a session timeout and an election."""
+        for _ in range(100):
+            if self.world.active() is not None:
+                return
+            self.world.advance(0.1)
+
     @precondition(lambda self: self.created)
-    @rule(number=NODES, data=st.data(), minimum=st.integers(1, 3))
-    def alter_config(self, number: BrokerId, data: st.DataObject, minimum: int) -> None:
+    @rule(number=TARGETS, data=st.data(), minimum=st.integers(1, 3))
+    def alter_config(self, number: BrokerId | None, data: st.DataObject, minimum: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.created)))
         op = ConfigOp("min.insync.replicas", OpType.SET, str(minimum))
         change = ConfigChange(ResourceType.TOPIC, name, (op,))
-        self._begin(self._node(number).controller.alter_configs([change]))
+        self._begin(self._target(number).controller.alter_configs([change]))
 
     @rule(number=NODES, data=st.data())
     def alter_isr(self, number: BrokerId, data: st.DataObject) -> None:
@@ -175,9 +226,9 @@ class ControllersMachine(RuleBasedStateMachine):
             )
         )
 
-    @rule(election=st.sampled_from([Election.PREFERRED, Election.UNCLEAN]), number=NODES)
-    def elect_leaders(self, election: Election, number: BrokerId) -> None:
-        self._begin(self._node(number).controller.elect_leaders(election, None))
+    @rule(election=st.sampled_from([Election.PREFERRED, Election.UNCLEAN]), number=TARGETS)
+    def elect_leaders(self, election: Election, number: BrokerId | None) -> None:
+        self._begin(self._target(number).controller.elect_leaders(election, None))
 
     @rule(number=NODES)
     def shut_down(self, number: BrokerId) -> None:
@@ -200,6 +251,7 @@ class ControllersMachine(RuleBasedStateMachine):
     @rule(number=NODES)
     def expire(self, number: BrokerId) -> None:
         store = self._node(number).store
+        self.coverage["expired sessions"] += 1
         self._call(lambda: self.world.ensemble.expire(store.session_id))
 
     @rule()
@@ -238,6 +290,7 @@ class ControllersMachine(RuleBasedStateMachine):
             self.world.advance(wait_s)
         if reboot:
             node.boot_id += "'"
+            self.coverage["unclean restarts"] += 1
         self.world.run(node.restart())
 
     def _call(self, call: Callable[[], object]) -> None:
@@ -285,6 +338,7 @@ class ControllersMachine(RuleBasedStateMachine):
         try:
             self.examine()
         finally:
+            self.coverage.update(self.world.ensemble.coverage)
             self.world.close()
 
     def examine(self) -> None:
@@ -320,8 +374,8 @@ async def _all(requests: list[asyncio.Task[None]]) -> None:
 
 
 SETTINGS = hypothesis.settings(
-    max_examples=int(os.environ.get("N", "15")),
-    stateful_step_count=30,
+    max_examples=40,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )
@@ -329,6 +383,8 @@ SETTINGS = hypothesis.settings(
 
 def test_controllers_agree_with_the_store_whatever_fails() -> None:
     run_state_machine_as_test(ControllersMachine, settings=SETTINGS)
+    coverage = ControllersMachine.coverage
+    assert all(coverage[name] for name in COVERED), coverage
 
 
 # --- planted errors ---

@@ -212,7 +212,11 @@ class ClusterController:
             self._queue(self._elect)
 
     async def stop(self) -> None:
-        """End the term. The end of the session gives up the leadership of the cluster."""
+        """End the term. The end of the session gives up the leadership of the cluster.
+
+        The owner of the session closes it first, or at the same time. Otherwise this call waits for
+        calls in flight as long as the session is suspended.
+        """
         self._is_started = False
         self._end_term("This broker stops.")
         await self._events.close()

@@ -112,6 +112,6 @@ class MetadataWriter:
         self.has_ended = True
         logger.error(
             "another controller has taken over the metadata store: this one makes no changes. "
-            "Stop one of the two brokers"
+            "If the broker is not part of a cluster, two brokers use its store. Stop one of them"
         )
         return KafkaError(ErrorCode.NOT_CONTROLLER, _REPLACED)
