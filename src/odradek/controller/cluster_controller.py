@@ -252,10 +252,18 @@ class ClusterController:
         except Deposed as error:
             self._end_term(error.message or "")
         except (StoreFailure, StoreError, UnknownOutcomeError, MetadataChanged) as error:
-            logger.warning("an event of the controller has failed: %r", error)
+            logger.warning(
+                "event %r of the controller failed: %r. The controller is elected again",
+                event,
+                error,
+            )
             self._end_term(repr(error))
         except Exception:  # a defect must not leave a controller that has missed an event
-            logger.exception("an event of the controller has failed")
+            logger.exception(
+                "bug in event %r of the controller. The controller is elected again. Report the "
+                "traceback",
+                event,
+            )
             self._end_term("an event of the controller has failed")
         if self._store.state is SessionState.CONNECTED:
             self._arm("election", self._settings.retry_ms, self._elect)
