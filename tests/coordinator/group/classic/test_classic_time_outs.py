@@ -49,6 +49,39 @@ def test_session_of_a_static_member_that_returns_begins_again():
     assert machine.group.members == {}
 
 
+@pytest.mark.parametrize("commit_ms", [0, 9_999, 10_000, 30_000])
+def test_session_of_a_renamed_static_member_begins_when_its_new_id_is_committed(commit_ms: int):
+    """Its session does not run while its request waits for the commit."""
+    machine = Machine()
+    static_group(machine)
+    machine.hold_stores = True
+    ticket = machine.join(instance="i")
+    machine.advance(commit_ms)
+    assert ticket not in machine.responses
+    machine.hold_stores = False
+    machine.release()
+    back = machine.responses[ticket].member_id
+    machine.advance(9_999)
+    assert set(machine.group.members) == {back}
+    machine.advance(1)
+    assert machine.group.members == {}
+
+
+def test_late_commit_of_a_rename_leaves_the_session_that_a_rebalance_has_begun():
+    machine = Machine()
+    static_group(machine)
+    machine.hold_stores = True
+    ticket = machine.join(instance="i")
+    other, _ = machine.join_new(session_ms=100_000)
+    back = machine.responses[ticket].member_id
+    machine.advance(5_000)
+    machine.release()
+    machine.advance(4_999)
+    assert set(machine.group.members) == {back, other}
+    machine.advance(1)
+    assert set(machine.group.members) == {other}
+
+
 def test_static_member_that_returns_during_its_first_join_waits_for_the_whole_phase():
     """Its session does not run while it waits: it cannot send heartbeats yet."""
     machine = Machine()

@@ -480,19 +480,21 @@ class ClassicGroup(GroupMembership):
         """Return the continuation of the write that renames a static member.
 
         It runs when the record is committed, or is not committed in time. In both cases the member
-        keeps its new id, because the record stays in the log.
+        keeps its new id, because the record stays in the log. Its session begins again with the
+        response.
         """
 
         def stored(code: ErrorCode, now: Timestamp) -> GroupResult:
             result = CoordinatorResult([], None)
             member = self.members.get(member_id)
-            if member is None:
+            if member is None or member.awaiting_join is None:
                 return self._with_timer(result)
             if code is ErrorCode.NONE:
                 response = self._returned(member, old_leader, version)
             else:
                 response = join_error(code)
-                member.refresh_session(now)
+            # The deadline may have become infinite while the request waited.
+            member.refresh_session(now)
             self.respond_to_join(member, response, result)
             return self._with_timer(result)
 
