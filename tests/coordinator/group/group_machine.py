@@ -234,7 +234,8 @@ class Machine:
                 self.before.set_awaiting_join(member, None)
                 member.awaiting_sync = None
         for member_id, member in self.group.members.items():
-            if member.deadline_ms > self.before.members[member_id].deadline_ms:
+            # An infinite deadline becomes earlier when the session begins again.
+            if member.deadline_ms == self.now_ms + member.session_timeout_ms:
                 self.before.members[member_id].deadline_ms = member.deadline_ms
         assert self.group == self.before
 

@@ -152,6 +152,24 @@ def test_client_of_a_static_member_is_not_fenced_by_a_rename_that_fails() -> Non
     assert code_of(machine, first) is code_of(machine, second) is FAILURE
 
 
+def test_session_of_a_static_member_runs_after_a_late_rename_and_one_that_fails() -> None:
+    """The first rename waits for its commit for longer than the session lasts."""
+    machine = Machine(hold_stores=True)
+    static_group(machine)
+    machine.release()
+    first = machine.join(instance="i")
+    machine.advance(30_000)
+    assert first not in machine.responses
+    machine.store_code = FAILURE
+    second = machine.join(instance="i")
+    assert code_of(machine, first) is code_of(machine, second) is FAILURE
+    machine.store_code = E.NONE
+    machine.advance(9_999)
+    assert machine.group.state is GroupState.STABLE
+    machine.advance(1)
+    assert machine.group.state is GroupState.EMPTY
+
+
 def test_leave_group_of_one_member_copies_no_member_of_a_large_group() -> None:
     machine = Machine()
     first, *others = machine.stable(3)
