@@ -80,9 +80,9 @@ def _lso_high() -> None:
 
 
 def _no_aborted_list() -> None:
-    from odradek.log.unified_log import UnifiedLog
+    from odradek.log import unified_log
 
-    _patch(UnifiedLog, "aborted_in", lambda *_, **__: [])
+    _patch(unified_log, "aborted_in", lambda *_, **__: [])
 
 
 def _offsets_of_aborted() -> None:

@@ -89,7 +89,7 @@ def test_directory_with_other_files_is_refused_and_kept(tmp_path: Path) -> None:
 def test_directory_that_cannot_be_created_is_one_clear_line(tmp_path: Path, below: str) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(CommandError, match=r"/file.*: Not a directory$"):
+    with pytest.raises(CommandError, match=r"/file.*: Not a directory\. Choose another --out\.$"):
         demo(events=1, out=Path(f"{file}{below}"))
 
 
