@@ -1,4 +1,4 @@
-"""Error lines of the commands: what failed, on which object, and the next step."""
+"""Error lines of the commands. Each line names the failure, the object and the next step."""
 
 from __future__ import annotations
 
