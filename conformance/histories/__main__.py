@@ -6,7 +6,6 @@ With `--broker odradek` (or kafka) other cases also start a broker and kill it.
 
 from __future__ import annotations
 
-import shutil
 from random import Random
 from time import monotonic
 
@@ -49,6 +48,7 @@ def _case(
             mode=mode,
             faults=_faults(context.broker),
             clients=clients,
+            keep=CACHE,
         )
         return [_checked(name, plan, context)]
 
@@ -57,19 +57,16 @@ def _case(
 
 def _checked(name: str, plan: Plan, context: Context) -> Outcome:
     began = monotonic()
-    path = context.work / "history.jsonl"
-    report = run(plan, context.work / "run", path)
+    report = run(plan, context.work / "run", context.work / "history.jsonl")
     numbers = counts(report.history)
     summary = (
         f"seed {plan.seed}: {numbers['operations']:,} operations, "
         f"{len(report.history.faults)} faults"
     )
     if report.forbidden:
-        CACHE.mkdir(exist_ok=True)
-        kept = CACHE / f"history-{plan.seed}.jsonl"
-        shutil.copyfile(path, kept)
         print(render(report))
-        raise AssertionError(f"{summary}, {', '.join(sorted(report.kinds))}; kept as {kept}")
+        kinds = ", ".join(sorted(report.kinds))
+        raise AssertionError(f"{summary}, {kinds}; kept as {plan.kept_as}")
     if idle(report.history):
         raise AssertionError(f"{summary}, but no {' and no '.join(idle(report.history))} succeeded")
     if not report.history.complete:

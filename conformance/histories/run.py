@@ -83,6 +83,13 @@ class Plan:
     abort_share: float = 0.2
     stable_s: float = STABLE_S
     kills: int = 0  # of the broker, scheduled in addition to the random faults
+    keep: Path | None = None  # directory for the history of a run with anomalies
+
+    @property
+    def kept_as(self) -> Path:
+        """The file of the history if the run has anomalies."""
+        assert self.keep is not None
+        return self.keep / f"history-{self.seed}.jsonl"
 
 
 def run(plan: Plan, directory: Path, history_path: Path) -> Report:
@@ -119,7 +126,11 @@ def run(plan: Plan, directory: Path, history_path: Path) -> Report:
         )
         finish(base, ids, history, check, plan.stable_s)
     with history_path.open(encoding="utf-8") as lines:
-        return analyse(parse(lines))
+        report = analyse(parse(lines))
+    if plan.keep and report.forbidden:
+        plan.keep.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(history_path, plan.kept_as)
+    return report
 
 
 def _let_run(plan: Plan, history: HistoryFile, check: Callable[[], None]) -> None:
@@ -285,14 +296,12 @@ def main(argv: list[str] | None = None) -> int:
         abort_share=options.abort_share,
         kills=options.kills,
         stable_s=options.stable_s,
+        keep=options.keep,
     )
     with tempfile.TemporaryDirectory(prefix="histories-") as work:
         history = options.history or Path(work) / "history.jsonl"
         report = run(plan, Path(work), history)
         print(render(report))
-        if options.keep and report.forbidden:
-            options.keep.mkdir(parents=True, exist_ok=True)
-            shutil.copy(history, options.keep / f"{plan.seed}-{time.time_ns():x}.jsonl")
     if options.json:
         print(json.dumps(figures(report)))
         return 0

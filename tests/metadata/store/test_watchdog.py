@@ -74,3 +74,12 @@ def test_the_thread_ends_when_the_session_is_closed_or_was_ended() -> None:
     assert waits == [INTERVAL_MS / 1000] * 3
     watched.watchdog.run(lambda seconds: wait(seconds) and False)
     assert watched.ended == 1
+
+
+def test_another_limit_applies_from_the_next_check_on() -> None:
+    watched = Watched()
+    watched.watchdog.change_limit(LIMIT_MS / 2)
+    assert watched.watchdog.check_interval_ms == INTERVAL_MS / 2
+    for _ in range(CHECKS_PER_LIMIT - 1):
+        assert not watched.check_after(INTERVAL_MS // 2)
+    assert watched.check_after(INTERVAL_MS // 2)

@@ -21,6 +21,7 @@ from odradek.metadata.store.interface import (
     StoreFailure,
     WatchEvent,
 )
+from odradek.metadata.store.watchdog import SessionWatchdog
 from odradek.metadata.store.zookeeper import GETS_IN_FLIGHT_MAX, ZooKeeperStore
 from odradek.metadata.store.zookeeper_client import (
     Credentials,
@@ -28,7 +29,7 @@ from odradek.metadata.store.zookeeper_client import (
     create_client,
 )
 from testkit.peer.server import free_ports
-from testkit.zookeeper import ZooKeeperProcess, start_zookeeper
+from testkit.zookeeper import TICK_MS, ZooKeeperProcess, start_zookeeper
 from tests.metadata.store.store_machine import Session
 
 LIMIT_S = 90
@@ -76,6 +77,33 @@ def test_wrong_credentials_cannot_read_the_nodes_of_others(zookeeper: ZooKeeperP
 
     run(scenario())
     assert "secret" not in repr(Credentials("digest", "odradek:secret"))
+
+
+@pytest.mark.parametrize(("requested_ms", "granted_ms"), [(300, 2 * TICK_MS), (90_000, 60_000)])
+def test_the_watchdog_uses_the_timeout_that_zookeeper_grants(
+    zookeeper: ZooKeeperProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    requested_ms: int,
+    granted_ms: int,
+) -> None:
+    limits_ms: list[float] = []
+
+    class RecordedWatchdog(SessionWatchdog):
+        def __init__(self, limit_ms: float, *arguments: Any) -> None:
+            limits_ms.append(limit_ms)
+            super().__init__(limit_ms, *arguments)
+
+    monkeypatch.setattr("odradek.metadata.store.zookeeper.SessionWatchdog", RecordedWatchdog)
+
+    async def scenario() -> None:
+        store = ZooKeeperStore(address(zookeeper, ""), session_timeout_ms=requested_ms)
+        assert store.session_timeout_ms == requested_ms
+        await store.open()
+        assert store.session_timeout_ms == granted_ms
+        assert limits_ms == [granted_ms / 3]
+        await store.close()
+
+    run(scenario())
 
 
 def test_a_root_with_a_long_path_is_refused() -> None:
@@ -152,6 +180,8 @@ class RecordedEvents:
         self.states: list[str] = []
 
     def completed(self, result: Any) -> None: ...
+
+    def negotiated(self, session_timeout_ms: int) -> None: ...
 
     def state_changed(self, state: str) -> None:
         self.states.append(state)

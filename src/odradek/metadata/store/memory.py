@@ -20,7 +20,6 @@ from odradek.environment.timers import OneLoopTimers, Timers
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble, Server
 from odradek.metadata.store.interface import (
     ANY_VERSION,
-    NO_SESSION,
     Create,
     Created,
     Delete,
@@ -28,7 +27,6 @@ from odradek.metadata.store.interface import (
     NotConnectedError,
     Operation,
     Performed,
-    SessionListener,
     SessionLostError,
     SessionState,
     Set,
@@ -38,7 +36,7 @@ from odradek.metadata.store.interface import (
     Written,
     check_size,
 )
-from odradek.metadata.store.session_events import SessionEvents
+from odradek.metadata.store.store_session import StoreSession
 from odradek.metadata.store.tree import Tree
 from odradek.metadata.store.watches import Watches
 
@@ -83,7 +81,7 @@ class _Connection:
         """Responses and watches that have not reached the session."""
 
 
-class MemoryStore:
+class MemoryStore(StoreSession):
     """`MetadataStore` and `SingleNodeStore` on a `MemoryEnsemble`."""
 
     def __init__(
@@ -96,11 +94,10 @@ class MemoryStore:
             timers: The timers of delayed messages. The ensemble uses them from outside the event
                 loop of the session. Default: the timers of the loop on which the store is opened.
         """
+        super().__init__()
         self.ensemble = ensemble or MemoryEnsemble(EnsembleConditions(multi_bytes_max=None))
         self._given_timers = timers
         self._timers: Timers | None = None
-        self._events = SessionEvents()
-        self._session_id = NO_SESSION
         self._watches = Watches()
         self._connection: _Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -113,20 +110,6 @@ class MemoryStore:
         return self.ensemble.conditions.multi_bytes_max
 
     # --- the session ---
-
-    @property
-    def state(self) -> SessionState:
-        return self._events.state
-
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    def subscribe(self, listener: SessionListener) -> None:
-        self._events.subscribe(listener)
-
-    async def connected(self) -> None:
-        await self._events.connected()
 
     async def open(self) -> None:
         assert self.state is SessionState.CLOSED, "opened twice"
@@ -145,11 +128,11 @@ class MemoryStore:
         try:
             server = self.ensemble.connect(self._session_id)
         except SessionLostError:
-            self._events.change(SessionState.LOST)
+            self._change_session(SessionState.LOST)
             return
         if server is not None:
             self._connection = _Connection(server)
-            self._events.change(SessionState.CONNECTED)
+            self._change_session(SessionState.CONNECTED)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         assert self._loop is not None, "the store was never opened"
@@ -194,15 +177,14 @@ class MemoryStore:
                 self._keep_some_writes(connection)
             self._fail_requests(connection)
         self._execute_undecided()
-        self._session_id = NO_SESSION
-        self._events.change(SessionState.CLOSED)
+        self._end_session()
 
     def _notice(self, connection: _Connection) -> None:
         """Follow the loss of a connection."""
         if self._connection is not connection:
             return
         self._connection = None
-        self._events.change(SessionState.SUSPENDED)
+        self._change_session(SessionState.SUSPENDED)
         self._fail_requests(connection)
         for watcher, event in self._watches.take_all():
             self._running_loop().call_soon(watcher, event)

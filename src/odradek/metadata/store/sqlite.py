@@ -46,7 +46,6 @@ from odradek.metadata.store.interface import (
     NotEmptyError,
     Operation,
     Performed,
-    SessionListener,
     SessionLostError,
     SessionState,
     Set,
@@ -59,7 +58,7 @@ from odradek.metadata.store.interface import (
     parent_of,
     sequential_path,
 )
-from odradek.metadata.store.session_events import SessionEvents
+from odradek.metadata.store.store_session import StoreSession
 from odradek.metadata.store.watches import Watches
 
 FORMAT_VERSION = 2
@@ -106,35 +105,20 @@ _SET = "UPDATE nodes SET data = ?, version = version + 1, mzxid = ? WHERE path =
 Result = TypeVar("Result")
 
 
-class SqliteStore:
+class SqliteStore(StoreSession):
     """`MetadataStore` and `SingleNodeStore` in the file at `path`, whose directory must exist."""
 
     multi_bytes_max = None
 
     def __init__(self, path: Path | str, executors: Executors | None = None) -> None:
+        super().__init__()
         self._path = path
         self._executors: Executors = executors or ThreadExecutors()
         self._watches = Watches()
-        self._events = SessionEvents()
-        self._session_id = NO_SESSION
         self._thread: Pool | None = None
         self._tree: _Tree | None = None
 
     # --- the session ---
-
-    @property
-    def state(self) -> SessionState:
-        return self._events.state
-
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    def subscribe(self, listener: SessionListener) -> None:
-        self._events.subscribe(listener)
-
-    async def connected(self) -> None:
-        await self._events.connected()
 
     async def open(self) -> None:
         """Open or create the file. Raise StoreFailure if it is not a metadata store."""
@@ -147,13 +131,12 @@ class SqliteStore:
             raise
         self._tree = tree
         self._session_id = tree.session_id
-        self._events.change(SessionState.CONNECTED)
+        self._change_session(SessionState.CONNECTED)
 
     async def close(self) -> None:
         self._watches.clear()
         tree, self._tree = self._tree, None
-        self._session_id = NO_SESSION
-        self._events.change(SessionState.CLOSED)
+        self._end_session()
         try:
             if tree is not None:
                 await self._on_thread(tree.close)

@@ -30,8 +30,6 @@ class SessionWatchdog:
             clock: The time of the checks.
             end_session: Called once, on the watchdog's thread. It may block.
         """
-        self.check_interval_ms = limit_ms / CHECKS_PER_LIMIT
-        self.beat_interval_ms = limit_ms / BEATS_PER_LIMIT
         self._limit_ms = limit_ms
         self._clock = clock
         self._end_session = end_session
@@ -39,6 +37,18 @@ class SessionWatchdog:
         self._beats_seen = 0
         self._checked_ms = clock.monotonic_ms()
         self._blocked_ms = 0.0
+
+    @property
+    def check_interval_ms(self) -> float:
+        return self._limit_ms / CHECKS_PER_LIMIT
+
+    @property
+    def beat_interval_ms(self) -> float:
+        return self._limit_ms / BEATS_PER_LIMIT
+
+    def change_limit(self, limit_ms: float) -> None:
+        """Change the limit, from the next check on. The event loop calls it."""
+        self._limit_ms = limit_ms
 
     def beat(self) -> None:
         """Report that the event loop is not blocked."""

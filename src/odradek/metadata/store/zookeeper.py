@@ -45,7 +45,6 @@ from odradek.metadata.store.interface import (
     NotConnectedError,
     NotEmptyError,
     Operation,
-    SessionListener,
     SessionLostError,
     SessionState,
     Set,
@@ -59,7 +58,7 @@ from odradek.metadata.store.interface import (
     check_path,
     check_size,
 )
-from odradek.metadata.store.session_events import SessionEvents
+from odradek.metadata.store.store_session import StoreSession
 from odradek.metadata.store.watchdog import SessionWatchdog
 from odradek.metadata.store.watches import Watches
 from odradek.metadata.store.zookeeper_client import Credentials, ZooKeeperAddress, create_client
@@ -68,6 +67,9 @@ logger = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_MS = 18_000
 """Kafka's default of ``zookeeper.session.timeout.ms``."""
+
+WATCHDOG_SHARE = 3
+"""The watchdog ends the session when the event loop is blocked for this part of its timeout."""
 
 GETS_IN_FLIGHT_MAX = 1_000
 """Requests of one `get_many` that are in flight at the same time."""
@@ -136,6 +138,7 @@ class _Client:
         self._store = store
         self._loop = loop
         self.kazoo: KazooClient = store.create_kazoo_client(self)
+        self.session_timeout_ms = store.session_timeout_ms
         self.requests: dict[Any, _Request] = {}
         self.stopped = threading.Event()
         self._ending = threading.Lock()
@@ -144,6 +147,10 @@ class _Client:
 
     def completed(self, result: Any) -> None:
         self._post(self._store.complete, result)
+
+    def negotiated(self, session_timeout_ms: int) -> None:
+        if session_timeout_ms > 0:  # otherwise the session has expired
+            self.session_timeout_ms = session_timeout_ms
 
     def state_changed(self, state: str) -> None:
         identity = self.kazoo.client_id
@@ -175,7 +182,7 @@ class _Client:
                 logger.exception("the ZooKeeper session is not closed and lasts until its time-out")
 
 
-class ZooKeeperStore:
+class ZooKeeperStore(StoreSession):
     """`MetadataStore` on a session of ZooKeeper."""
 
     multi_bytes_max = MULTI_BYTES_MAX
@@ -196,13 +203,14 @@ class ZooKeeperStore:
         Args:
             address: The ensemble, and the root of the store in it.
             credentials: The identity of the client.
-            session_timeout_ms: The session ends when ZooKeeper hears nothing for so long. A third
-                of it is the limit of the watchdog.
+            session_timeout_ms: The session ends when ZooKeeper hears nothing for so long. ZooKeeper
+                may grant another timeout. A third of it is the limit of the watchdog.
             connection_timeout_ms: Limit of the wait for the first connection.
             clock: The time of the watchdog.
             timers: The timers of the first connection and of the beats for the watchdog.
             executors: The thread that closes clients, and the thread of the watchdog.
         """
+        super().__init__()
         self._address = address
         self._credentials = credentials
         self._session_timeout_ms = session_timeout_ms
@@ -210,12 +218,11 @@ class ZooKeeperStore:
         self._clock: Clock = clock or SystemClock()
         self._timers: Timers = timers or LoopTimers()
         self._executors: Executors = executors or ThreadExecutors()
-        self._events = SessionEvents()
         self._watches = Watches()
-        self._session_id = NO_SESSION
         self._client: _Client | None = None
         self._first_connection: asyncio.Future[None] | None = None
         self._closing: Pool | None = None
+        self._watchdog: SessionWatchdog | None = None
         self._beat_timer: Timer | None = None
 
     def create_kazoo_client(self, events: _Client) -> KazooClient:
@@ -224,18 +231,10 @@ class ZooKeeperStore:
     # --- the session ---
 
     @property
-    def state(self) -> SessionState:
-        return self._events.state
-
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    def subscribe(self, listener: SessionListener) -> None:
-        self._events.subscribe(listener)
-
-    async def connected(self) -> None:
-        await self._events.connected()
+    def session_timeout_ms(self) -> int:
+        """The timeout that the server of the last connection has granted, or the requested one."""
+        client = self._client
+        return self._session_timeout_ms if client is None else client.session_timeout_ms
 
     async def open(self) -> None:
         """Begin a session. Raise StoreFailure if ZooKeeper cannot be reached in time."""
@@ -293,8 +292,8 @@ class ZooKeeperStore:
     async def close(self) -> None:
         self._watches.clear()
         client, self._client = self._client, None
-        self._session_id = NO_SESSION
-        self._events.change(SessionState.CLOSED)
+        self._end_session()
+        self._watchdog = None
         if self._beat_timer is not None:
             self._beat_timer.cancel()
         closing, self._closing = self._closing, None
@@ -306,7 +305,8 @@ class ZooKeeperStore:
         closing.shutdown(wait=False)
 
     def _start_watchdog(self, client: _Client) -> None:
-        watchdog = SessionWatchdog(self._session_timeout_ms / 3, self._clock, client.end)
+        limit_ms = self.session_timeout_ms / WATCHDOG_SHARE
+        watchdog = self._watchdog = SessionWatchdog(limit_ms, self._clock, client.end)
         run = partial(watchdog.run, client.stopped.wait)
         self._executors.start_thread(run, "odradek-session-watchdog")
 
@@ -322,7 +322,9 @@ class ZooKeeperStore:
             return
         if state == "CONNECTED":
             self._session_id = session_id
-            self._events.change(SessionState.CONNECTED)
+            if self._watchdog is not None:  # another server may grant another timeout
+                self._watchdog.change_limit(client.session_timeout_ms / WATCHDOG_SHARE)
+            self._change_session(SessionState.CONNECTED)
             if self._first_connection is not None and not self._first_connection.done():
                 self._first_connection.set_result(None)
         elif state == "SUSPENDED":
@@ -331,9 +333,9 @@ class ZooKeeperStore:
             self._lose(client)
 
     def _suspend(self) -> None:
-        if self._events.state is not SessionState.CONNECTED:
+        if self._state is not SessionState.CONNECTED:
             return
-        self._events.change(SessionState.SUSPENDED)
+        self._change_session(SessionState.SUSPENDED)
         loop = asyncio.get_running_loop()
         for watcher, event in self._watches.take_all():
             loop.call_soon(watcher, event)
@@ -344,7 +346,7 @@ class ZooKeeperStore:
             self._first_connection.set_exception(
                 StoreFailure(f"ZooKeeper at {self._address.hosts} has refused the session")
             )
-        self._events.change(SessionState.LOST)
+        self._change_session(SessionState.LOST)
         self._fail_requests(client)
         # Ends kazoo's thread, which would try to connect again.
         assert self._closing is not None
@@ -370,10 +372,10 @@ class ZooKeeperStore:
         """Start a request of kazoo. Return the future of its converted value."""
         check_path(path)
         client = self._client
-        if self._events.state is SessionState.SUSPENDED:
+        if self._state is SessionState.SUSPENDED:
             raise NotConnectedError("the session has no connection to ZooKeeper")
-        if self._events.state is not SessionState.CONNECTED or client is None:
-            raise SessionLostError(f"the session is {self._events.state.value}")
+        if self._state is not SessionState.CONNECTED or client is None:
+            raise SessionLostError(f"the session is {self._state.value}")
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         # The completion cannot run before this method has returned, because it runs on this loop.
         result = start(client.kazoo)

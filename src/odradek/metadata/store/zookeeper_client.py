@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
+from kazoo.protocol.serialization import Connect
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
@@ -60,6 +61,12 @@ class ClientEvents(Protocol):
     def completed(self, result: Any) -> None:
         """A result of the client is ready."""
 
+    def negotiated(self, session_timeout_ms: int) -> None:
+        """A server has granted that session timeout. CONNECTED follows.
+
+        A server bounds the requested timeout, by default to 2 and 20 of its ticks.
+        """
+
     def state_changed(self, state: str) -> None:
         """The client's state is CONNECTED, SUSPENDED or LOST (`KazooState`)."""
 
@@ -94,7 +101,23 @@ def create_client(
         events.state_changed(state)
 
     client.add_listener(state_changed)
+    _report_negotiated_timeouts(client, events)
     return client
+
+
+def _report_negotiated_timeouts(client: KazooClient, events: ClientEvents) -> None:
+    """Read the responses to requests for a session. kazoo keeps their timeout in a local variable."""
+    connection = client._connection
+    invoke = connection._invoke
+
+    def invoke_and_report(timeout: float, request: Any, xid: int | None = None) -> Any:
+        result = invoke(timeout, request, xid)
+        if isinstance(request, Connect):
+            response, _ = result
+            events.negotiated(response.time_out)
+        return result
+
+    connection._invoke = invoke_and_report
 
 
 class _InlineQueue:
