@@ -15,8 +15,8 @@ from odradek.metadata.store.interface import (
 class StoreSession:
     """The base class of all stores. It has the part of `MetadataStore` that concerns the session.
 
-    The event loop owns the state. A subclass sets `_session_id` when the session begins, and changes
-    the state with `_change_session` and `_end_session`.
+    The event loop owns the state. A subclass sets `_session_id` when the session begins. It
+    changes the state with `_change_session` and `_end_session`.
     """
 
     def __init__(self) -> None:

@@ -106,7 +106,7 @@ def create_client(
 
 
 def _report_negotiated_timeouts(client: KazooClient, events: ClientEvents) -> None:
-    """Read the responses to requests for a session. kazoo keeps their timeout in a local variable."""
+    """Read the timeouts of sessions in the responses, because kazoo does not keep them."""
     connection = client._connection
     invoke = connection._invoke
 
