@@ -558,6 +558,10 @@ USED_ELSEWHERE = {
     "log.follower_read.read_for_follower",
     "log.truncation.LogTruncations.truncate_fully_and_start_at",
     "log.unified_log.UnifiedLog.append_as_follower",
+    "replication.partition.Partition.follower_appended",
+    "replication.partition.Partition.truncation_ended",
+    # awaits the leader of replicated partitions
+    "replication.partition.ProposalSender.propose",
     # awaits the feed
     "metadata.records.decode_record",
     # awaits the controller of a cluster

@@ -15,6 +15,7 @@ from odradek.log.log_append_info import LogAppendInfo
 from odradek.log.log_read import LogReadInfo
 from odradek.log.residency import NotResident
 from odradek.replication.partition import Partition
+from tests.helpers.led_partitions import led
 
 BATCH = memoryview(bytearray(100))
 
@@ -135,7 +136,7 @@ def partition_of(
 ) -> Partition:
     """Return a partition that broker 1 leads in epoch 5."""
     partition = Partition(TopicPartition("t", index), ZERO_UUID, log)  # type: ignore[arg-type]
-    partition.become_leader(1, 5, replicas, isr)
+    partition.become_leader(led(5, replicas, isr))
     return partition
 
 

@@ -21,6 +21,7 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.log_read import LogReadInfo
 from odradek.replication.partition import ColdRead, FetchIsolation, FetchPartitionData, Partition
 from tests.helpers.crashing_files import Crashed, CrashingFiles
+from tests.helpers.led_partitions import led
 from tests.log.builders import NOW_MS, TOPIC_ID, TP, batch_of
 
 REPLICAS = (1,)
@@ -94,7 +95,7 @@ class Broker:
         self.files.crash_at = None
         log = self.manager.create(TP, TOPIC_ID, CONFIG)
         self.partition = Partition(TP, TOPIC_ID, log)
-        self.partition.become_leader(1, self.epoch, REPLICAS, REPLICAS)
+        self.partition.become_leader(led(self.epoch, REPLICAS, REPLICAS))
         self.consumers.check(self.partition)
         self.consumers.ask_for_the_beginning(self.partition)
         return False

@@ -12,6 +12,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicPartition
 from odradek.replication.partition import FetchIsolation, Partition
+from tests.helpers.led_partitions import led
 from tests.replication.fakes import BATCH, FakeDelayedOperation, ListLog, partition_of
 
 CONSUMER = FetchIsolation.HIGH_WATERMARK
@@ -140,7 +141,7 @@ def test_unchanged_leader_epoch_updates_only_replicas_and_isr() -> None:
     partition.watch_fetch(reader, CONSUMER)
     partition.watch_produce(producer, 1)
     epochs = list(log.epochs)
-    partition.become_leader(1, 5, (1, 2), (1, 2))
+    partition.become_leader(led(5, (1, 2), (1, 2)))
     assert (partition.replicas, partition.isr) == ((1, 2), (1, 2))
     assert not partition.commits_on_append
     assert (log.high_watermark, reader.size_bytes, producer.ended) == (0, 0, [])
@@ -155,21 +156,21 @@ def test_new_leader_epoch_waits_for_the_flush_that_is_due() -> None:
     log.must_flush = True
     partition.append(BATCH, -1, 0)
     partition.watch_produce(producer, 1)
-    partition.become_leader(1, 6, (1,), (1,))
+    partition.become_leader(led(6))
     assert (partition.leader_epoch, log.epochs) == (6, [(6, 1)])
     assert (log.high_watermark, producer.ended) == (0, [])
 
 
 def test_older_leader_epoch_changes_nothing() -> None:
     partition = partition_of(ListLog())
-    partition.become_leader(1, 4, (1, 2), (1, 2))
+    partition.become_leader(led(4, (1, 2), (1, 2)))
     assert (partition.leader_epoch, partition.replicas) == (5, (1,))
 
 
 @pytest.mark.parametrize("epoch", [0, 5])
 def test_partition_is_led_from_the_first_epoch_of_a_topic_on(epoch: int) -> None:
     partition = Partition(TopicPartition("t", 0), ZERO_UUID, ListLog())  # type: ignore[arg-type]
-    partition.become_leader(1, epoch, (1,), (1,))
+    partition.become_leader(led(epoch))
     partition.append(BATCH, 1, 0)
     partition.check_leader_epoch(epoch)
 

@@ -30,13 +30,16 @@ from odradek.metadata.topics import INTERNAL_TOPICS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from odradek.environment.clock import Clock
     from odradek.ids import TopicPartition, Uuid
     from odradek.log.log_append_info import LogAppendInfo
     from odradek.log.log_read import LogReadInfo
     from odradek.log.state.verification import Origin, VerificationGuard
     from odradek.log.unified_log import UnifiedLog
+    from odradek.metadata.image import PartitionImage
     from odradek.records.region import FileRegion
     from odradek.records.validate import Writable
+    from odradek.replication.replication_state import Brokers, IsrProposal
 
 ACKS_ALL = -1
 ACKS_LEADER = 1
@@ -78,6 +81,32 @@ class WaitingProduce(Protocol):
     def resolve(self, partition: Partition, error: ErrorCode) -> None: ...
 
 
+class ProposalSender(Protocol):
+    """Sends proposed ISRs to the controller."""
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Send a proposal. It replaces an earlier one of the same partition."""
+
+
+class LeaderParts(Protocol):
+    """What the leader of a partition with other replicas needs from the cluster."""
+
+    @property
+    def isr_proposals(self) -> ProposalSender: ...
+
+    @property
+    def brokers(self) -> Callable[[], Brokers]:
+        """Returns the registered brokers of the newest image."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clock for lag times."""
+
+    @property
+    def replica_lag_time_max_ms(self) -> int:
+        """A follower that has not caught up for longer leaves the ISR."""
+
+
 class ColdRead(Exception):
     """The signal that a read would have to wait for the disk.
 
@@ -115,14 +144,25 @@ class FetchPartitionData:
 
 
 class Partition:
-    """Leader state of one partition. Owned by `ReplicaManager`; used on the event loop only."""
+    """One replica of this broker: leader or follower. Owned by `ReplicaManager`.
+
+    Used on the event loop only.
+
+    Args:
+        topic_partition: The name of the topic, and the number of the partition.
+        topic_id: The id of the topic.
+        log: The log, in which the fetcher of a follower appends.
+        parts: The parts of a cluster. None in a single broker.
+    """
 
     __slots__ = (
         "_committed_fetches",
         "_fetches",
+        "_parts",
         "_produce_count",
         "_produces",
         "_stable_offset_seen",
+        "_when_truncated",
         "appends_as_received",
         "commits_on_append",
         "error",
@@ -139,10 +179,19 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: Uuid, log: UnifiedLog) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        log: UnifiedLog,
+        parts: LeaderParts | None = None,
+    ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
+        self._parts = parts
+        # The change of leadership that waits for the end of a truncation.
+        self._when_truncated: Callable[[], None] | None = None
         self.leader: int = NO_LEADER
         # Below every epoch, so that epoch 0 of a new topic counts as a new epoch.
         self.leader_epoch = UNDEFINED_EPOCH
@@ -183,9 +232,7 @@ class Partition:
             and len(self.replicas) <= 1
         )
 
-    def become_leader(
-        self, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
-    ) -> None:
+    def become_leader(self, image: PartitionImage) -> None:
         """Become the leader, or update the replicas and the ISR of an epoch that this broker leads.
 
         A new epoch is added to the log's epoch cache before any request is served. For an empty
@@ -195,15 +242,16 @@ class Partition:
         ignored. If the unflushed records that recovery found reach flush.messages, the caller
         starts a flush.
         """
+        leader_epoch = image.leader_epoch
         if leader_epoch < self.leader_epoch:
             return
         is_new_epoch = leader_epoch > self.leader_epoch or self.error is not ErrorCode.NONE
         if is_new_epoch and self.log.log_end_offset:
             self.log.begin_leader_epoch(leader_epoch)
-        self.leader = leader
+        self.leader = image.leader
         self.leader_epoch = leader_epoch
-        self.replicas = replicas
-        self.isr = isr
+        self.replicas = image.replicas
+        self.isr = image.isr
         self.error = ErrorCode.NONE
         self.config_changed()
         if is_new_epoch and not self.flush_due_offset:
@@ -213,11 +261,53 @@ class Partition:
             else:
                 self._advance_high_watermark(self.log.log_end_offset)
 
-    def become_follower(self, leader: int, leader_epoch: int) -> None:
-        """Stop serving the partition, which `leader` (-1: none) leads in `leader_epoch`."""
-        self.leader = leader
-        self.leader_epoch = max(leader_epoch, self.leader_epoch)
-        self.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    def become_follower(self, image: PartitionImage) -> bool:
+        """Stop leading the partition, which the image's leader (-1: none) leads.
+
+        An image of an older leader epoch is ignored.
+
+        Returns:
+            Whether the fetcher has to fetch from another leader, or in another leader epoch.
+        """
+        if image.leader_epoch < self.leader_epoch:
+            return False
+        is_new = (image.leader, image.leader_epoch) != (self.leader, self.leader_epoch)
+        was_leader = self.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.leader = image.leader
+        self.leader_epoch = image.leader_epoch
+        self.replicas, self.isr = image.replicas, image.isr
+        if is_new or was_leader:
+            self.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return is_new
+
+    # --- the calls of a follower's fetcher ---
+
+    def follower_appended(self, leader_high_watermark: int, leader_log_start_offset: int) -> None:
+        """Take over the leader's high watermark and log start, after an append to the log.
+
+        The high watermark of a follower is at most its log end (rule R8).
+        """
+        log = self.log
+        self._advance_high_watermark(min(leader_high_watermark, log.log_end_offset))
+        if leader_log_start_offset > log.log_start_offset:
+            log.raise_log_start(min(leader_log_start_offset, log.high_watermark))
+            self.log_start_offset_raised()
+
+    def storage_failed(self) -> None:
+        """Stop the partition, because its log cannot be written."""
+        self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def truncation_ended(self) -> None:
+        """Perform the change of leadership that waited for the end of a truncation."""
+        change, self._when_truncated = self._when_truncated, None
+        if change is not None and not self.log.is_truncating:
+            change()
+
+    def when_truncated(self, change: Callable[[], None]) -> None:
+        """Call `change` when the truncation of the log has ended. It replaces an earlier one."""
+        self._when_truncated = change
+
+    # --- the end ---
 
     def stop(self, error: ErrorCode) -> None:
         """Stop serving: the partition is deleted, another broker leads it, or its disk failed.

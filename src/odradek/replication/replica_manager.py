@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition, Uuid, uuid_to_string
 from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
+from odradek.metadata.image import NO_LEADER
 from odradek.metadata.topics import INTERNAL_TOPICS
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import EndTransactionMarker, build_marker
@@ -41,6 +43,7 @@ from odradek.replication.record_append import (
     AppendResult,
     RecordAppend,
 )
+from odradek.replication.replication_parts import FollowedPartition
 from odradek.results import PendingResult, Result
 from odradek.slicing import ELEMENTS_PER_SLICE, sliced
 
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
     from odradek.offloading import WorkRunner
     from odradek.replication.partition import FetchIsolation
+    from odradek.replication.replication_parts import ReplicationParts
 
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 
@@ -81,6 +85,7 @@ class ReplicaManager:
         loop: asyncio.AbstractEventLoop,
         decompression: WorkRunner,
         deletions_finished: Callable[[Collection[Uuid]], None] = lambda _: None,
+        replication: ReplicationParts | None = None,
     ) -> None:
         self._node_id = node_id
         self._log_manager = log_manager
@@ -90,6 +95,10 @@ class ReplicaManager:
         self._log_config = log_config
         self._loop = loop
         self.decompression = decompression
+        self._replication = replication
+        # Changes for the fetchers, which are passed on at the end of a time slice.
+        self._followed: dict[TopicPartition, FollowedPartition] = {}
+        self._unfollowed: dict[TopicPartition, None] = {}
         # Increased by each change of a partition's existence, leadership or configs. Caches that
         # were filled in an older generation must not be used (`broker.requests.repeated_produce`,
         # `broker.requests.repeated_fetch`).
@@ -113,18 +122,23 @@ class ReplicaManager:
         Between slices a new partition may not exist yet, and a removed one may still exist. Clients
         try again, as they do in a cluster.
         """
+        try:
+            for _ in self._applying(delta, old_image, new_image):
+                self._update_fetchers()
+                yield
+        finally:
+            self._update_fetchers()
+
+    def _applying(
+        self, delta: MetadataDelta, old_image: MetadataImage, new_image: MetadataImage
+    ) -> Generator[None, None, None]:
         is_start = not old_image.offset
         if is_start:
             yield from self._deletions.settle_conflicts(new_image)
             yield from self._deletions.finish_recorded(new_image.deletions)
         yield from self._remove_topics(delta, new_image)
-        left = ELEMENTS_PER_SLICE
-        for changes in delta.topics.changed.values():
-            yield from self._apply_topic(changes, new_image, is_start)
-            left -= 1
-            if not left:
-                left = ELEMENTS_PER_SLICE
-                yield
+        # Before the partitions: the high watermark must not advance with a new ISR and an earlier
+        # min.insync.replicas. The controller chose the ELR with the new value (KIP-966).
         if delta.broker_configs.changed:
             names = dict.fromkeys(TopicName(topic) for topic, _ in self._partitions)
         else:
@@ -133,6 +147,13 @@ class ReplicaManager:
             topic = new_image.topics_by_name.get(name)
             if topic is not None:
                 yield from self._apply_configs(topic, new_image.topic_configs.get(name, {}))
+        left = ELEMENTS_PER_SLICE
+        for changes in delta.topics.changed.values():
+            yield from self._apply_topic(changes, new_image, is_start)
+            left -= 1
+            if not left:
+                left = ELEMENTS_PER_SLICE
+                yield
         if is_start:
             self._deletions.report_unknown(self._partitions)
 
@@ -184,6 +205,7 @@ class ReplicaManager:
         del self._partitions[key]
         self._partitions_by_id.pop((partition.topic_id, key.partition), None)
         partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._unfollow(key)
         logger.warning("this broker is no longer a replica of %s: its log is kept", key)
 
     def _create(
@@ -206,7 +228,7 @@ class ReplicaManager:
                 log.update_config(config)
         if log.topic_id is None:
             log.assign_topic_id(topic_id)
-        partition = Partition(key, topic_id, log)
+        partition = Partition(key, topic_id, log, self._replication)
         if log.log_dir.offline:
             partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
         self.generation += 1
@@ -218,14 +240,46 @@ class ReplicaManager:
         if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
             return
         self.generation += 1
-        if image.leader == self._node_id:
-            partition.become_leader(
-                image.leader, image.leader_epoch, tuple(image.replicas), tuple(image.isr)
-            )
-            if partition.flush_due_offset:
-                self.start_flush(partition)
-        else:
-            partition.become_follower(image.leader, image.leader_epoch)
+        key = partition.topic_partition
+        if image.leader != self._node_id:
+            if partition.become_follower(image):
+                if image.leader == NO_LEADER:
+                    self._unfollow(key)
+                else:
+                    followed = FollowedPartition(partition, image.leader, image.leader_epoch)
+                    self._followed[key] = followed
+            return
+        self._unfollow(key)
+        if partition.log.is_truncating:
+            # The fetcher truncates the log on a thread. A leader appends to it afterwards.
+            self._update_fetchers()
+            partition.when_truncated(partial(self._lead_truncated, partition, image))
+            return
+        partition.become_leader(image)
+        if partition.flush_due_offset:
+            self.start_flush(partition)
+
+    def _lead_truncated(self, partition: Partition, image: PartitionImage) -> None:
+        """Become the leader after a truncation, unless the partition has changed since."""
+        is_current = self._partitions.get(partition.topic_partition) is partition
+        if is_current and image.leader_epoch >= partition.leader_epoch:
+            self._apply_leadership(partition, image)
+
+    def _unfollow(self, key: TopicPartition) -> None:
+        self._followed.pop(key, None)
+        self._unfollowed[key] = None
+
+    def _update_fetchers(self) -> None:
+        """Pass the changes since the last call on to the fetchers."""
+        followed, self._followed = self._followed, {}
+        unfollowed, self._unfollowed = self._unfollowed, {}
+        if self._replication is None:
+            return
+        fetchers = self._replication.fetchers
+        if unfollowed:
+            fetchers.unfollow(tuple(unfollowed))
+        if followed:
+            fetchers.follow(tuple(followed.values()))
 
     def _update_config(self, partition: Partition, config: LogConfig) -> None:
         if partition.log.config != config:
@@ -254,7 +308,9 @@ class ReplicaManager:
             self._partitions_by_id.pop((topic.topic_id, image.partition), None)
             if partition is not None:
                 partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self._unfollow(key)
                 keys.append(key)
+        self._update_fetchers()  # before the logs are deleted
         self._topic_ids.discard(topic.topic_id)
         if recorded:
             yield from self._deletions.delete(topic.topic_id, keys)
@@ -543,13 +599,17 @@ class ReplicaManager:
 
     def _fail_partition(self, partition: Partition) -> None:
         if self._partitions.get(partition.topic_partition) is partition:
-            partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+            partition.storage_failed()
+            self._unfollow(partition.topic_partition)
+            self._update_fetchers()
 
     def log_dir_failed(self, log_dir: LogDir) -> None:
         """Stop the partitions of an offline log directory. Requests get KAFKA_STORAGE_ERROR."""
         for partition in tuple(self._partitions.values()):
             if partition.log.log_dir is log_dir:
-                partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+                partition.storage_failed()
+                self._unfollow(partition.topic_partition)
+        self._update_fetchers()
 
     # --- reading ---
 

@@ -22,6 +22,7 @@ from odradek.testing import Broker
 from testkit.requests import batch, fetch, produce
 from testkit.wire import TIMEOUT_S, WireClient
 from tests.broker.handlers.test_produce import topic_id
+from tests.helpers.led_partitions import led
 from tests.replication.builders import has_delayed_operations
 
 WAIT = {"max_wait_ms": 600_000, "min_bytes": 1}
@@ -128,7 +129,7 @@ def test_diverging_reader_gets_an_immediate_response(broker: Broker, client: Wir
     fill(client, 2)
 
     async def bump(server: Any) -> None:
-        server.services.replica_manager.partition("t", 0).become_leader(1, 3, (1,), (1,))
+        server.services.replica_manager.partition("t", 0).become_leader(led(3))
 
     broker.call(bump)
     fill(client, 1)

@@ -15,6 +15,7 @@ from odradek.protocol.messages.offset_for_leader_epoch_request import (
 from odradek.testing import Broker
 from testkit.requests import produce
 from testkit.wire import WireClient
+from tests.helpers.led_partitions import led
 
 
 def ask(
@@ -42,7 +43,7 @@ def led_thrice(broker: Broker, client: WireClient) -> WireClient:
     def lead(epoch: int) -> None:
         async def change(server: Any) -> None:
             partition = server.services.replica_manager.partition("t", 0)
-            partition.become_leader(1, epoch, (1,), (1,))
+            partition.become_leader(led(epoch))
 
         broker.call(change)
 
