@@ -39,10 +39,10 @@ from odradek.records.record import Record, build_batch, iter_batches, iter_recor
 from odradek.result_tasks import wait
 from tests.helpers.inline_cleaner import InlineCleaner
 from tests.simulation.disk import Disk
+from tests.simulation.ensemble import SimulatedRandomness
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.executors import SimulatedExecutors, Threads
 from tests.simulation.files import SimulatedFiles
-from tests.simulation.machine import SimulatedRandomness
 from tests.simulation.network import HostNetwork, SimulatedNetwork
 from tests.simulation.scheduler import SECOND, Scheduler
 

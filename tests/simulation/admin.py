@@ -46,6 +46,7 @@ from odradek.protocol.messages.produce_response import ProduceResponse
 from odradek.records.record import Record, build_batch
 from tests.simulation.client import Client, Retry, World
 from tests.simulation.scheduler import SECOND
+from tests.simulation.world_settings import NEVER
 
 THINK_S_MAX = 3.0
 CHURN_TOPICS = 3
@@ -53,7 +54,6 @@ TOPIC_RESOURCE = 2
 SET = 0
 RECORDS_MAX = 5
 RECORD_BYTES_MAX = 600
-NEVER = str(2**63 - 1)
 PATIENCE_US = 20 * SECOND
 
 
@@ -72,22 +72,21 @@ class SimulatedAdmin(Client):
 
     async def create_topics(self) -> None:
         """Create the topics of the history."""
-        for topic in dict.fromkeys(key.topic for key in self.world.keys):
-            partitions = sum(key.topic == topic for key in self.world.keys)
-            durable = any(key.durable for key in self.world.keys if key.topic == topic)
+        for topic in self.world.topics:
             configs = {
                 "segment.ms": str(self.rng.randint(2_000, 8_000)),
                 "retention.ms": "-1",
                 "index.interval.bytes": "100",
             }
-            if durable:
-                configs["flush.messages"] = "1"
-            else:
+            if "flush.messages" not in topic.configs:
                 configs["flush.messages"] = NEVER
                 configs["flush.ms"] = str(self.rng.choice((1_000, 5_000, 60_000)))
+            configs |= topic.configs
             deadline_us = self.world.scheduler.now_us + PATIENCE_US
-            await self.until(deadline_us, partial(self._create, topic, partitions, configs))
-            await self.until(deadline_us, partial(self.refresh, topic))
+            replicas = min(topic.replicas, self.world.replicas_max)
+            create = partial(self._create, topic.name, topic.partitions, configs, replicas)
+            await self.until(deadline_us, create)
+            await self.until(deadline_us, partial(self.refresh, topic.name))
 
     async def run(self) -> None:
         operations = [each for each, _ in self._operations]
@@ -116,9 +115,11 @@ class SimulatedAdmin(Client):
             self.world.violation(f"{what} failed with {error.name}")
         raise Retry(error.name)
 
-    async def _create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
+    async def _create(
+        self, topic: str, partitions: int, configs: dict[str, str], replicas: int = 1
+    ) -> None:
         entries = [CreatableTopicConfig(name, value) for name, value in configs.items()]
-        new = CreatableTopic(topic, partitions, 1, [], entries)
+        new = CreatableTopic(topic, partitions, replicas, [], entries)
         request = CreateTopicsRequest([new], 5_000)
         response = await self._controller(request, CreateTopicsResponse, 7)
         code = response.topics[0].error_code
@@ -145,7 +146,10 @@ class SimulatedAdmin(Client):
         configs["flush.messages"] = self.rng.choice(("1", NEVER))
         if self.rng.random() < 0.3:
             configs |= {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
-        await self._create(topic, self.rng.randint(1, 2), configs)
+        replicas = self.rng.randint(1, self.world.replicas_max)
+        if replicas > 1:
+            configs["min.insync.replicas"] = self.rng.choice(("1", "2"))
+        await self._create(topic, self.rng.randint(1, 2), configs, replicas)
 
     async def _create_partitions(self, topic: str) -> None:
         await self.refresh(topic)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from tests.simulation.event_loop import SimulatedLoop
 from tests.simulation.link import Link
 from tests.simulation.network import HostNetwork, SimulatedNetwork
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.world_settings import PlannedTopic
 
 CALL_TIMEOUT_S = 5.0
 RETRY_S = 0.2
@@ -57,13 +58,15 @@ class Key:
     """One partition of the history, which the checker knows by a number.
 
     Attributes:
-        durable: The topic has flush.messages=1, so a power cut loses nothing acknowledged.
+        durable: The topic loses nothing acknowledged: flush.messages=1, or several replicas.
+        replicas: Number of replicas. Records that acks=1 has acknowledged may be lost above 1.
     """
 
     number: int
     topic: str
     partition: int
     durable: bool
+    replicas: int = 1
 
 
 @dataclass(slots=True)
@@ -89,6 +92,8 @@ class World(Protocol):
     keys: list[Key]
     safe_keys: list[Key]
     bootstrap: list[tuple[str, int]]
+    topics: Sequence[PlannedTopic]
+    replicas_max: int
     draining: bool
     tempo: float
 
@@ -103,6 +108,10 @@ class World(Protocol):
     def acknowledged(self, key: Key, first: int, last: int, acks: int) -> None: ...
 
     def was_read(self, key: Key, end: int) -> None: ...
+
+    def may_lose(self, key: Key) -> bool: ...
+
+    def producer_id_given(self, producer_id: int, to: str) -> None: ...
 
     def request_ended(self, began_us: int, failure: str) -> None: ...
 
@@ -143,6 +152,7 @@ class Client:
         self._links: dict[tuple[str, int], Link] = {}
         self._connecting = asyncio.Lock()
         self.brokers: dict[int, tuple[str, int]] = {}
+        self._epochs: dict[tuple[Uuid, int], tuple[int, int]] = {}
         self.topics: dict[str, TopicView] = {}
 
     # -- requests ----------------------------------------------------------------------------------
@@ -163,6 +173,7 @@ class Client:
         except (OSError, TimeoutError) as error:
             if link is not None and self._links.get(address) is link:
                 del self._links[address]
+            self.topics.clear()  # another broker may lead now
             self.world.request_ended(began_us, type(error).__name__)
             raise Retry(str(error)) from error
         self.world.request_ended(began_us, "")
@@ -190,8 +201,7 @@ class Client:
     async def refresh(self, *topics: str) -> None:
         """Fetch the metadata of topics from any broker. Raise Retry if no broker responds."""
         asked = [MetadataRequestTopic(name=topic) for topic in topics]
-        addresses = list(self.brokers.values()) or list(self.world.bootstrap)
-        address = self.rng.choice(addresses)
+        address = self.rng.choice(self.world.bootstrap)
         request = MetadataRequest(asked, allow_auto_topic_creation=False)
         response = await self.call(address, request, MetadataResponse, METADATA_VERSION)
         self.brokers = {each.node_id: (each.host, each.port) for each in response.brokers}
@@ -200,10 +210,22 @@ class Client:
                 self.topics.pop(topic.name, None)
                 continue
             leaders = {
-                each.partition_index: (each.leader_id, each.leader_epoch)
+                each.partition_index: self._newest(
+                    topic.topic_id, each.partition_index, each.leader_id, each.leader_epoch
+                )
                 for each in topic.partitions
             }
             self.topics[topic.name] = TopicView(topic.topic_id, leaders)
+
+    def _newest(
+        self, topic_id: Uuid, partition: int, leader: int, leader_epoch: int
+    ) -> tuple[int, int]:
+        """Return leader and leader epoch, unless a broker has reported a newer epoch (KIP-320)."""
+        known = self._epochs.get((topic_id, partition))
+        if known is not None and known[1] > leader_epoch:
+            return known
+        self._epochs[topic_id, partition] = leader, leader_epoch
+        return leader, leader_epoch
 
     async def leader(self, topic: str, partition: int) -> tuple[tuple[str, int], int]:
         """Return address and leader epoch of the partition's leader. Raise Retry without one."""
@@ -215,7 +237,7 @@ class Client:
                 raise Retry(f"{topic}-{partition} is not known")
         leader, epoch = view.leaders[partition]
         address = self.brokers.get(leader)
-        if address is None:
+        if address is None or leader < 0:
             self.topics.pop(topic, None)
             raise Retry(f"{topic}-{partition} has no leader")
         return address, epoch

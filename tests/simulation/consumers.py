@@ -148,7 +148,7 @@ class SimulatedConsumer(Client):
     def _lost(self, key: Key, position: Position, what: str, end: int = 0) -> None:
         """Handle the loss of records that were read. A durable topic loses none."""
         self.world.count("positions lost")
-        if key.durable:
+        if not self.world.may_lose(key):
             self.world.violation(f"{self.name}: {key.topic}-{key.partition}: {what}")
         position.offset = min(max(end, 0), position.offset)
         position.record_epoch = position.validated_epoch = -1

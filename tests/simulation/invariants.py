@@ -101,6 +101,7 @@ class ReplicaModel:
         deletes: Retention may delete segments in the same call in which the process dies.
         ended: How the process ended since the last observation: stop, kill or power.
         compacted: Batches change below the high watermark, so there is no chain.
+        truncations: The log's own count of truncations.
     """
 
     name: str
@@ -111,6 +112,7 @@ class ReplicaModel:
     deletes: bool = False
     ended: str = ""
     compacted: bool = False
+    truncations: int = 0
 
 
 def check_bounds(now: Observation) -> Iterator[str]:
@@ -228,17 +230,54 @@ def check_producers(
             yield f"producer {producer_id} has {found}, a replay has {expected}"
 
 
+class PartitionState(NamedTuple):
+    """The state of a partition as the controller has written it."""
+
+    replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
+    recovering: bool = False
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The replicas that may be elected."""
+        return self.isr + self.elr
+
+
 @dataclass(slots=True)
 class PartitionModel:
     """The rules of one partition over all replicas.
 
+    The committed records are those below the largest high watermark of a leader. `committed` has
+    their batches. After an unclean election they are those of the elected leader.
+
     Attributes:
         leaders: The broker that led in each leader epoch.
         epoch: The largest leader epoch of any replica.
+        state: The controller's state. None in a single broker.
+        high_watermark: The true high watermark.
+        committed: The batches below the true high watermark.
+        unclean_epoch: The leader epoch of the last unclean election, or -1.
+        awaits_leader: The leader of an unclean election was not observed yet.
+        unclean_elections: Acknowledged records may be lost if this is not 0.
+        is_compacted: Batches change below the high watermark, so none are compared.
+        is_deleted: The topic was deleted.
     """
 
     leaders: dict[int, int] = field(default_factory=dict)
     epoch: int = -1
+    name: str = ""
+    state: PartitionState | None = None
+    high_watermark: int = 0
+    committed: Chain = field(default_factory=Chain)
+    unclean_epoch: int = -1
+    awaits_leader: bool = False
+    unclean_elections: int = 0
+    is_compacted: bool = False
+    is_deleted: bool = False
 
     def observe(self, broker: int, now: Observation) -> Iterator[str]:
         """One leader in each epoch."""
@@ -248,3 +287,95 @@ class PartitionModel:
         if leader != broker:
             yield f"brokers {leader} and {broker} lead in epoch {now.leader_epoch}"
         self.epoch = max(self.epoch, now.leader_epoch)
+
+    # -- the controller's decisions ----------------------------------------------------------------
+
+    def changed(self, state: PartitionState) -> Iterator[str]:
+        """Epochs never decrease, and a clean election takes a member of ISR or ELR."""
+        before, self.state = self.state, state
+        unknown = {*state.isr, *state.elr} - {*state.replicas}
+        if unknown or {*state.isr} & {*state.elr}:
+            yield f"ISR or ELR of {state} are not valid"
+        if state.leader >= 0 and state.leader not in state.isr:
+            yield f"the leader of {state} is not in the ISR"
+        if before is None:
+            return
+        if state.leader_epoch < before.leader_epoch:
+            yield f"leader epoch fell from {before.leader_epoch} to {state.leader_epoch}"
+        if state.partition_epoch <= before.partition_epoch:
+            yield f"partition epoch {state.partition_epoch} after {before.partition_epoch}"
+        if state.leader != before.leader and state.leader_epoch == before.leader_epoch:
+            yield f"leader {state.leader} after {before.leader} in epoch {state.leader_epoch}"
+        if state.leader_epoch == before.leader_epoch or state.leader < 0:
+            return
+        if state.recovering:
+            self.unclean_epoch = state.leader_epoch
+            self.awaits_leader = True
+            self.unclean_elections += 1
+        elif state.leader not in before.members:
+            yield f"{state} follows {before}, but the leader was in neither ISR nor ELR"
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def follow(
+        self, broker: int, now: Observation, chain: Chain, *, elected: bool
+    ) -> Iterator[str]:
+        """Compare the records of a replica with the committed ones, which a leader may extend.
+
+        Args:
+            elected: This is the first observation of the broker as the leader of this epoch.
+        """
+        if now.leader_epoch < self.unclean_epoch:
+            return
+        if self.awaits_leader:
+            if not now.is_leader:
+                return
+            self.awaits_leader = False
+            self.high_watermark = now.high_watermark
+            self.committed = chain.continues(now.high_watermark)
+        if elected and now.log_end < self.high_watermark:
+            yield (
+                f"broker {broker} leads in epoch {now.leader_epoch} with log end {now.log_end}, "
+                f"but records below {self.high_watermark} are committed"
+            )
+        if not self.is_compacted:
+            low = min(now.high_watermark, self.high_watermark)
+            yield from self._compare(broker, chain, self.high_watermark if elected else low)
+        if now.is_leader and now.high_watermark > self.high_watermark:
+            self.high_watermark = now.high_watermark
+            self.committed.bridge(chain, now.high_watermark)
+
+    def _compare(self, broker: int, chain: Chain, end: int) -> Iterator[str]:
+        if self.unclean_elections and (self.state is None or broker not in self.state.isr):
+            return  # it may not have truncated its log yet
+        if end and chain.hash_at(end) != self.committed.hash_at(end):
+            yield (
+                f"broker {broker} has other records below {end} than those committed, from "
+                f"{self._first_difference(chain)} on"
+            )
+
+    def _first_difference(self, chain: Chain) -> str:
+        for mine, theirs in zip(self.committed.headers, chain.headers, strict=False):
+            if (mine.base_offset, mine.crc) != (theirs.base_offset, theirs.crc):
+                return f"{mine.base_offset} (epoch {mine.partition_leader_epoch})"
+        return f"{min(self.committed.end, chain.end)} (one log ends there)"
+
+    def check_members(self, chains: Mapping[int, Chain]) -> Iterator[str]:
+        """Each member of ISR and ELR has all records below the true high watermark.
+
+        `chains` has the logs of the members that are running and registered.
+        """
+        end = self.high_watermark
+        if self.awaits_leader or not end:
+            return
+        for member, chain in chains.items():
+            if chain.end < end and not self.is_compacted:
+                yield (
+                    f"the log of member {member} ends at {chain.end}, but records below {end} are "
+                    f"committed ({self.state})"
+                )
+            elif not self.is_compacted and chain.hash_at(end) != self.committed.hash_at(end):
+                yield (
+                    f"member {member} has other records below {end} than those committed, from "
+                    f"{self._first_difference(chain)} on ({self.state})"
+                )

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from odradek.client.connection import ClientConnection, ConnectionClosed
+from odradek.client.connection import ClientConnection, ConnectionClosed, expects_response
 
 
 class Link(asyncio.Protocol):
@@ -21,7 +21,7 @@ class Link(asyncio.Protocol):
         self._error: Exception | None = None
 
     async def call(self, request: Any, response: type[Any], version: int) -> Any:
-        """Send a request and return its response.
+        """Send a request and return its response, or None if the broker sends none (acks=0).
 
         Calls are sent in the order in which their coroutines begin.
 
@@ -32,10 +32,12 @@ class Link(asyncio.Protocol):
         if self._error is not None:
             raise self._error
         data = self._connection.send(request, version)
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append(future)
         assert self._transport is not None
         self._transport.write(data)
+        if not expects_response(request):
+            return None
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append(future)
         timer = self._loop.call_later(self._timeout_s, self._time_out, future)
         try:
             found = await future

@@ -15,12 +15,11 @@ from typing import Any
 from odradek.broker.broker import BrokerServer
 from odradek.config.broker import BrokerConfig
 from odradek.environment.environment import Environment
-from odradek.environment.randomness import version_4
 from odradek.environment.timers import LoopTimers
-from odradek.ids import Uuid
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from tests.helpers.inline_cleaner import InlineCleaner
 from tests.simulation.disk import Disk
+from tests.simulation.ensemble import SimulatedEnsemble, SimulatedRandomness, SimulatedSession
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.executors import SimulatedExecutors, Threads
 from tests.simulation.files import SimulatedFiles
@@ -35,22 +34,6 @@ CLOCK_OFFSET_MS_MAX = 2_000
 CLOCK_DRIFT_MAX = 0.001
 
 
-class SimulatedRandomness:
-    """`Randomness` of one machine."""
-
-    def __init__(self, scheduler: Scheduler, name: str) -> None:
-        self._rng = scheduler.stream(f"randomness {name}")
-
-    def uuid(self) -> Uuid:
-        while True:
-            candidate = version_4(self._rng.randbytes(16))
-            if candidate is not None:
-                return candidate
-
-    def between(self, low: int, high: int) -> int:
-        return self._rng.randint(low, high)
-
-
 @dataclass(slots=True)
 class Incarnation:
     """One process of a machine: its loop and everything that ends with it."""
@@ -59,7 +42,7 @@ class Incarnation:
     loop: SimulatedLoop
     threads: Threads
     files: SimulatedFiles
-    store: SimulatedStore
+    store: SimulatedStore | SimulatedSession
     broker: BrokerServer
     starting: asyncio.Task[None]
     stopping: asyncio.Task[None] | None = None
@@ -78,6 +61,9 @@ class Incarnation:
 class Machine:
     """A host with a disk; see the module.
 
+    Args:
+        cluster: The store of the cluster that the broker belongs to. Default: a single broker.
+
     Attributes:
         process: The running incarnation, or None.
         on_step: Called after each step of the broker's loop.
@@ -93,6 +79,7 @@ class Machine:
         config: Mapping[str, Any],
         on_step: Callable[[Machine], None],
         on_end: Callable[[Machine, str], None],
+        cluster: SimulatedEnsemble | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.network = network
@@ -109,6 +96,7 @@ class Machine:
         self._rng = scheduler.stream(self.host)
         self.disk = Disk(scheduler.stream(f"disk {self.host}"))
         self.ensemble = MemoryEnsemble(EnsembleConditions(multi_bytes_max=None))
+        self._cluster = cluster
         self._randomness = SimulatedRandomness(scheduler, self.host)
         offset_ms = self._rng.randint(-CLOCK_OFFSET_MS_MAX, CLOCK_OFFSET_MS_MAX)
         drift = self._rng.uniform(-CLOCK_DRIFT_MAX, CLOCK_DRIFT_MAX)
@@ -160,12 +148,19 @@ class Machine:
                 **self._config,
             }
         )
-        store = SimulatedStore(self.ensemble, self.disk, threads, loop)
+        store: SimulatedStore | SimulatedSession
+        stores: dict[str, Any]
+        if self._cluster is not None:
+            store = SimulatedSession(self._cluster)
+            stores = {"cluster_store": lambda: store}
+        else:
+            store = SimulatedStore(self.ensemble, self.disk, threads, loop)
+            stores = {"store": store}
         broker = BrokerServer(
             config,
             environment=environment,
-            store=store,
             start_cleaner_worker=lambda: InlineCleaner(files, self.clock),
+            **stores,
         )
         starting = loop.create_task(broker.start())
         self.process = Incarnation(self.incarnations, loop, threads, files, store, broker, starting)
@@ -234,13 +229,23 @@ class Machine:
             self.disk.locked.clear()
         self.on_end(self, how)
 
+    @property
+    def session(self) -> SimulatedSession | None:
+        """The session of the running broker in the store of its cluster."""
+        store = self.process.store if self.process is not None else None
+        return store if isinstance(store, SimulatedSession) else None
+
     def pause(self) -> None:
         if self.process is not None:
             self.scheduler.note(f"{self.host} pauses")
             self.process.loop.pause()
+            if self.session is not None:
+                self.session.pause()
 
     def resume(self) -> None:
         if self.process is not None and self.process.loop.paused:
             self.scheduler.note(f"{self.host} continues")
             self.process.loop.resume()
             self.process.threads.resumed()
+            if self.session is not None:
+                self.session.resume()

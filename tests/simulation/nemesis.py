@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.metadata.znodes import CONTROLLER, decode_controller
 from tests.simulation.scheduler import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ FAULTS = {
     "cold cache": 2,
 }
 """The weight of each fault."""
+CLUSTER_FAULTS = {
+    "isolate": 4,
+    "expire session": 2,
+    "cut session": 3,
+    "disconnect session": 2,
+    "lose response": 3,
+    "kill several": 1,
+    "pause controller": 1,
+}
+"""Faults that only a cluster of several brokers has."""
 
 
 class Nemesis:
@@ -40,7 +51,12 @@ class Nemesis:
         self._scheduler = simulation.scheduler
         self._rng = simulation.scheduler.stream("nemesis")
         self._healed = False
+        self._machines = simulation.machines
+        self._is_cluster = len(simulation.machines) > 1
+        self._unblocks: dict[Callable[[], None], None] = {}
         faults = dict(FAULTS)
+        if len(simulation.machines) > 1:
+            faults |= CLUSTER_FAULTS
         if not simulation.power_cuts:
             faults = {name: weight for name, weight in faults.items() if "power" not in name}
         self._names = list(faults)
@@ -69,6 +85,9 @@ class Nemesis:
         self._healed = True
         self._simulation.network.heal()
         self._simulation.network.refusing.clear()
+        for unblock in list(self._unblocks):
+            unblock()
+        self._unblocks.clear()
         for machine in self._simulation.machines:
             disk = machine.disk
             disk.space_left = None
@@ -135,6 +154,72 @@ class Nemesis:
             for source, target in self._rng.sample(pairs, self._rng.randint(1, 2)):
                 network.block(source, target)
                 self._later(0.2, 8, lambda s=source, t=target: network.heal(s, t))
+        return True
+
+    def _isolate(self, machine: Machine) -> bool:
+        """Hold back one or both directions between the broker and some other brokers."""
+        network = self._simulation.network
+        others = [each for each in self._simulation.machines if each is not machine]
+        for other in self._rng.sample(others, self._rng.randint(1, len(others))):
+            pairs = [(other.host, machine.host), (machine.host, other.host)]
+            seconds = self._rng.uniform(0.2, 12)
+            for source, target in self._rng.sample(pairs, self._rng.randint(1, 2)):
+                network.block(source, target)
+                self._later(seconds, seconds, lambda s=source, t=target: network.heal(s, t))
+            if self._rng.random() < 0.3:
+                network.break_connections(machine.host, other.host)
+        return True
+
+    # -- the store of a cluster --------------------------------------------------------------------
+
+    def _expire_session(self, machine: Machine) -> bool:
+        session = machine.session
+        return session is not None and session.expire()
+
+    def _cut_session(self, machine: Machine) -> bool:
+        """Cut the broker off from the store, for less or more than the session timeout."""
+        session = machine.session
+        unblock = session.block() if session is not None else None
+        if unblock is None:
+            return False
+        self._unblocks[unblock] = None
+
+        def end() -> None:
+            if self._unblocks.pop(unblock, 0) is None:
+                unblock()
+
+        self._later(0.2, 6, end)
+        return True
+
+    def _disconnect_session(self, machine: Machine) -> bool:
+        session = machine.session
+        if session is not None:
+            session.disconnect()
+        return session is not None
+
+    def _lose_response(self, _: Machine) -> bool:
+        """Lose the response to the next write of a broker, or of the controller."""
+        machine = self._rng.choice([self._controller(), self._rng.choice(self._machines)])
+        session = machine.session
+        if session is not None:
+            session.lose_next_response()
+        return session is not None
+
+    def _controller(self) -> Machine:
+        """Return the broker that is the controller by the store, or any other one."""
+        node = self._simulation.ensemble.tree.find(CONTROLLER) if self._is_cluster else None
+        if node is None:
+            return self._rng.choice(self._machines)
+        return self._machines[decode_controller(node.data) - 1]
+
+    def _pause_controller(self, _: Machine) -> bool:
+        return self._pause(self._controller())
+
+    def _kill_several(self, _: Machine) -> bool:
+        """Kill some brokers, or all, within a short time. No power is lost."""
+        machines = self._machines
+        for machine in self._rng.sample(machines, self._rng.randint(2, len(machines))):
+            self._later(0, 0.3, machine.kill)
         return True
 
     def _refuse(self, machine: Machine) -> bool:

@@ -7,9 +7,9 @@ code of the broker that changes state.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.errors import ErrorCode
 from odradek.records.batch import HEADER_BYTES, BatchHeader, parse_header
@@ -29,6 +29,9 @@ from tests.simulation.invariants import (
 )
 from tests.simulation.machine import Machine
 
+if TYPE_CHECKING:
+    from tests.simulation.cluster_model import ClusterModel
+
 PartitionKey = tuple[bytes, int]
 REPLAY_STEPS = 1_000
 
@@ -47,6 +50,7 @@ class Observer:
     Args:
         report: Takes each violation.
         partitions: The models over all replicas, shared by the observers of all machines.
+        cluster: The rules of the cluster that the broker belongs to. Default: a single broker.
     """
 
     def __init__(
@@ -54,12 +58,15 @@ class Observer:
         machine: Machine,
         report: Callable[[str], None],
         partitions: dict[PartitionKey, PartitionModel],
+        cluster: ClusterModel | None = None,
     ) -> None:
         self.machine = machine
+        self._cluster = cluster
         self.models: dict[PartitionKey, ReplicaModel] = {}
         self.checks = 0
         self.replays = 0
         self.truncations = 0
+        self.cuts = 0
         self._report = report
         self._partitions = partitions
         self._cursors: dict[PartitionKey, _Cursor] = {}
@@ -76,6 +83,8 @@ class Observer:
         services = getattr(process.broker, "services", None)
         if services is None:
             return
+        if self._cluster is not None:
+            self._cluster.image_of(self.machine, services.image())
         for partition in list(services.replica_manager._partitions.values()):
             log = partition.log
             state = (
@@ -85,6 +94,7 @@ class Observer:
                 log.log_start_offset,
                 log.flusher.recovery_point,
                 partition.error,
+                log.truncations,
             )
             if self._last.get(partition) != state:
                 self._last[partition] = state
@@ -108,6 +118,23 @@ class Observer:
         if model is not None:
             model.floor = max(model.floor, end)
 
+    def replica(self, key: PartitionKey) -> ReplicaModel | None:
+        """Return the model of a replica if the running process was observed to have it."""
+        model, process = self.models.get(key), self.machine.process
+        if model is None or model.seen is None or process is None:
+            return None
+        return model if model.seen.incarnation == process.number else None
+
+    def maximal_isr(self, key: PartitionKey, leader_epoch: int) -> Collection[int] | None:
+        """Return the maximal ISR of a partition that the broker leads in this epoch, or None."""
+        for partition in self.machine.partitions():
+            if (
+                partition.leader_epoch == leader_epoch
+                and (bytes(partition.topic_id), partition.topic_partition.partition) == key
+            ):
+                return maximal_isr_of(partition)
+        return None
+
     # -- observations ------------------------------------------------------------------------------
 
     def _observe(self, partition: Any, incarnation: int) -> None:
@@ -115,6 +142,9 @@ class Observer:
             return
         log = partition.log
         key = (bytes(partition.topic_id), partition.topic_partition.partition)
+        if log.is_truncating:
+            self._truncating(key, log)
+            return
         now = Observation(
             incarnation,
             partition.error is ErrorCode.NONE,
@@ -129,36 +159,80 @@ class Observer:
         if model is None:
             model = ReplicaModel(f"{self.machine.host} {partition.topic_partition}")
             self.models[key] = model
+        shared = self._partitions.setdefault(key, PartitionModel())
         problems = [*check_bounds(now)]
         model.compacted |= log.config.cleanup_compact
-        if model.seen is None or model.seen.incarnation != incarnation:
+        shared.is_compacted |= model.compacted
+        before = model.seen
+        if before is None or before.incarnation != incarnation:
             problems += self._recovered(key, model, log, now)
         else:
-            problems += check_step(model.seen, now)
-            self._extend(key, model.chain, log)
-        shared = self._partitions.setdefault(key, PartitionModel())
+            problems += self._continued(key, model, log, now)
         problems += shared.observe(self.machine.node_id, now)
+        if self._cluster is not None:
+            elected = now.is_leader and not (before and _is_same_leader(before, now))
+            problems += shared.follow(self.machine.node_id, now, model.chain, elected=elected)
         model.seen = now
         model.floor = max(model.floor, now.flushed)
         model.log_start_max = max(model.log_start_max, now.log_start)
         model.deletes = log.config.retention_ms >= 0 or log.config.retention_bytes >= 0
         for problem in problems:
             self._report(f"{model.name}: {problem}")
+        if self._cluster is not None:
+            self._cluster.check(key)
+
+    def _truncating(self, key: PartitionKey, log: Any) -> None:
+        """A truncation is in progress. A crash keeps the removed records, or a part of them."""
+        model = self.models.get(key)
+        if model is not None and model.seen is not None:
+            end = min(model.seen.log_end, log._cut.offset)
+            model.seen = model.seen._replace(log_end=end)
+            model.floor = min(model.floor, end)
+
+    def _continued(
+        self, key: PartitionKey, model: ReplicaModel, log: Any, now: Observation
+    ) -> list[str]:
+        """Follow the log of a running process: appends, or a truncation."""
+        before = model.seen
+        assert before is not None
+        if log.truncations == model.truncations:
+            self._extend(key, model.chain, log)
+            return [*check_step(before, now)]
+        model.truncations = log.truncations
+        self.truncations += 1
+        kept, model.chain = model.chain, self._chain_of(key, model, log)
+        model.floor = min(model.floor, now.log_end)
+        before = before._replace(log_end=now.log_end, log_start=now.log_start)
+        problems = [*check_step(before, now)]
+        common = min(kept.end, model.chain.end)
+        ends = [end for end in model.chain.ends if end <= before.log_end and end <= common]
+        if ends and kept.hash_at(ends[-1]) != model.chain.hash_at(ends[-1]):
+            problems.append(f"other bytes below {ends[-1]} after a truncation")
+        return problems
+
+    def _chain_of(self, key: PartitionKey, model: ReplicaModel, log: Any) -> Chain:
+        """Read a whole log again."""
+        first = _first_base(log)
+        chain = model.chain.continues(first)
+        committed = self._partitions[key].committed
+        if first and committed.end >= first:
+            chain = committed.continues(first)  # the replica may have had other records there
+        self._cursors[key] = _Cursor(first)
+        deleted = model.deletes or model.log_start_max
+        self._extend(key, chain, log, model.chain if deleted else None)
+        return chain
 
     def _recovered(
         self, key: PartitionKey, model: ReplicaModel, log: Any, now: Observation
     ) -> list[str]:
         """Read the whole log of a new process. Compare it with what the last one had."""
-        first = _first_base(log)
-        chain = model.chain.continues(first)
-        self._cursors[key] = _Cursor(first)
-        deleted = model.deletes or model.log_start_max
-        self._extend(key, chain, log, model.chain if deleted else None)
+        chain = self._chain_of(key, model, log)
         problems: list[str] = []
         if model.seen is not None:
             problems += check_recovery(model, now, chain, log.segments.bases)
             if now.log_end < model.seen.log_end:
-                self.truncations += 1
+                self.cuts += 1
+        model.truncations = log.truncations
         model.ended = ""
         model.chain = chain
         model.floor = min(model.floor, now.log_end)
@@ -257,6 +331,23 @@ class Observer:
                 return False
             node = node.names[part]
         return True
+
+
+def maximal_isr_of(partition: Any) -> Collection[int] | None:
+    """Return the maximal ISR of a partition, or None if the broker does not lead it."""
+    replication = getattr(partition, "replication", None)
+    if partition.error is not ErrorCode.NONE or replication is None:
+        return None
+    maximal: Collection[int] = replication.maximal_isr
+    return maximal
+
+
+def _is_same_leader(before: Observation, now: Observation) -> bool:
+    return (
+        before.is_leader
+        and before.incarnation == now.incarnation
+        and before.leader_epoch == now.leader_epoch
+    )
 
 
 def _first_base(log: Any) -> int:

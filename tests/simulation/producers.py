@@ -26,6 +26,7 @@ BATCHES_MAX = 5
 RECORDS_MAX = 3
 PRODUCE_VERSIONS = (9, 13)
 COMPRESSIONS = ("none", "none", "gzip", "lz4", "zstd")
+ALL = -1
 FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
@@ -59,7 +60,7 @@ class SimulatedProducer(Client):
         super().__init__(world, name)
         self.idempotent = idempotent
         self.version = self.rng.choice(PRODUCE_VERSIONS)
-        self.acks = -1 if idempotent else self.rng.choice((-1, 1))
+        self.acks = ALL if idempotent else self.rng.choice((ALL, 1, 0))
         self.compression = self.rng.choice(COMPRESSIONS)
         self._restart()
 
@@ -120,6 +121,7 @@ class SimulatedProducer(Client):
             raise Retry(ErrorCode(response.error_code).name)
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
         self.world.count("producer ids")
+        self.world.producer_id_given(self.producer_id, self.name)
 
     async def _send(self, batches: list[Batch], deadline_us: int) -> None:
         """Send the batches of one partition in order until all are acknowledged."""
@@ -153,6 +155,9 @@ class SimulatedProducer(Client):
                 failed = failed or outcome
             elif isinstance(outcome, BaseException):
                 raise outcome
+            elif outcome is None:
+                batch.done = True  # acks=0: the result is not known
+                self.world.count("batches without acknowledgement")
             else:
                 failed = self._take(batch, outcome, failed)
         if failed is not None:
@@ -170,13 +175,7 @@ class SimulatedProducer(Client):
         except Retry as retry:
             return failed or retry
         if error is ErrorCode.NONE:
-            for at, send in enumerate(batch.sends):
-                send[2], send[3] = part.base_offset + at, "ok"
-            batch.done = True
-            if batch.tries > 1:
-                self.world.count("batches sent again")
-            last = part.base_offset + len(batch.sends) - 1
-            self.world.acknowledged(key, part.base_offset, last, self.acks)
+            self._acknowledged(batch, part.base_offset)
             return failed
         if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             for send in batch.sends:
@@ -187,7 +186,7 @@ class SimulatedProducer(Client):
             if failed is not None:  # the batch before it has to come first
                 return failed
             self.world.count("producers forgotten")
-            if key.durable:
+            if not self.world.may_lose(key):
                 self.world.violation(
                     f"{self.name}: the broker forgot producer {self.producer_id}: {error.name} for "
                     f"sequence {batch.sequence} of {key.topic}-{key.partition}, try {batch.tries}: "
@@ -196,6 +195,17 @@ class SimulatedProducer(Client):
             raise GaveUp(error.name)
         self.world.violation(f"{self.name}: a produce request failed with {error.name}")
         raise GaveUp(error.name)
+
+    def _acknowledged(self, batch: Batch, base_offset: int) -> None:
+        """Note the offsets. With acks=1 a change of the leader may lose the records."""
+        key = batch.key
+        if self.acks == ALL or key.replicas == 1:
+            for at, send in enumerate(batch.sends):
+                send[2], send[3] = base_offset + at, "ok"
+        batch.done = True
+        if batch.tries > 1:
+            self.world.count("batches sent again")
+        self.world.acknowledged(key, base_offset, base_offset + len(batch.sends) - 1, self.acks)
 
     def _request(self, batch: Batch) -> ProduceRequest:
         key = batch.key

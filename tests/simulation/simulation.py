@@ -12,6 +12,7 @@ import gc
 import logging
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,9 @@ from conformance.histories.history import FINAL_PROCESS, parse
 from odradek.metadata.store.interface import StoreFailure
 from tests.simulation.admin import SimulatedAdmin
 from tests.simulation.client import Client, Key, history_line
+from tests.simulation.cluster_model import ClusterModel
 from tests.simulation.consumers import SimulatedConsumer
+from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.graveyard import Graveyard
 from tests.simulation.invariants import PartitionModel
@@ -32,10 +35,21 @@ from tests.simulation.observer import Observer
 from tests.simulation.producers import SimulatedProducer
 from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.transactors import PROTOCOL_1, PROTOCOL_2, SimulatedTransactor
+from tests.simulation.world_settings import (
+    BROKER_CONFIG,
+    CLUSTER_CONFIG,
+    CLUSTER_TOPICS,
+    FLUSHES,
+    REPLICAS_MAX,
+    SINGLE_TOPICS,
+    PlannedTopic,
+)
 
 RUN_S = 120
 STABLE_S = 60
 """Virtual time in which the coordinator ends the transactions that clients have left open."""
+RECOVERY_S = 60
+"""Virtual time after the healing in which all partitions have a leader and a full ISR."""
 HEAL_S = 60
 """Virtual time in which everything works again after the last fault."""
 GRACE_US = 30 * SECOND
@@ -46,18 +60,6 @@ RESTART_S_MAX = 3.0
 TEMPOS = (1.0, 2.0, 5.0)
 """At 1.0 all clients together make about two operations a second."""
 FAULT_INTERVALS_S = (10.0, 5.0, 2.5)
-BROKER_CONFIG = {
-    "log.cleaner.backoff.ms": "3000",
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.num.partitions": "2",
-    "log.flush.offset.checkpoint.interval.ms": "5000",
-    "log.retention.check.interval.ms": "5000",
-    "auto.create.topics.enable": "false",
-    # Coordinators lose nothing acknowledged in a power cut.
-    "log.flush.interval.messages": "1",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-}
-
 
 KNOWN_DEFECTS: dict[str, re.Pattern[str]] = {}
 """Defects of the broker that are not mended yet, by the text of their violations.
@@ -135,35 +137,47 @@ class Simulation:
         self.history: list[str] = []
         self.draining = False
         self.healed_us: int | None = None
+        self.is_cluster = brokers > 1
         self.client_loop = SimulatedLoop(self.scheduler, "clients", SimulatedClock(self.scheduler))
         self._graveyard = Graveyard()
         self._process = 0
         self._final = 0
+        self.ensemble = SimulatedEnsemble(self.scheduler)
         self.machines = [
             Machine(
                 self.scheduler,
                 self.network,
                 self._graveyard,
                 number,
-                BROKER_CONFIG,
+                CLUSTER_CONFIG if self.is_cluster else BROKER_CONFIG,
                 self._stepped,
                 self._ended,
+                self.ensemble if self.is_cluster else None,
             )
             for number in range(1, brokers + 1)
         ]
         self.bootstrap = [(machine.host, PORT) for machine in self.machines]
-        models: dict[tuple[bytes, int], PartitionModel] = {}
+        self.models: dict[tuple[bytes, int], PartitionModel] = {}
+        self.cluster = ClusterModel(self.violation, self.count, self.models)
         self.observers = {
-            machine.node_id: Observer(machine, self.violation, models) for machine in self.machines
+            machine.node_id: Observer(
+                machine, self.violation, self.models, self.cluster if self.is_cluster else None
+            )
+            for machine in self.machines
         }
-        topics = {"durable": True, "buffered": False}
+        self.cluster.observers = self.observers
+        self.ensemble.on_commit = self.cluster.written
+        self.topics: Sequence[PlannedTopic] = CLUSTER_TOPICS if self.is_cluster else SINGLE_TOPICS
+        self.replicas_max = min(REPLICAS_MAX, brokers)
         self.keys = [
-            Key(number, topic, partition, topics[topic])
+            Key(number, topic.name, partition, topic.durable, min(topic.replicas, brokers))
             for number, (topic, partition) in enumerate(
-                (topic, partition) for topic in topics for partition in range(2)
+                (topic, partition) for topic in self.topics for partition in range(topic.partitions)
             )
         ]
-        self.safe_keys = [key for key in self.keys if key.durable or not self.power_cuts]
+        self.safe_keys = [
+            key for key in self.keys if key.durable or not (self.power_cuts or self.is_cluster)
+        ]
         self.admin = SimulatedAdmin(self, "admin")
         self.clients: list[Client] = [
             SimulatedProducer(self, "producer-1", idempotent=True),
@@ -203,12 +217,53 @@ class Simulation:
 
     def acknowledged(self, key: Key, first: int, last: int, acks: int) -> None:
         self.count("batches acknowledged")
-        if key.durable:
+        if self.is_cluster:
+            if acks == -1:
+                self.count("batches acknowledged by all")
+                self._check_committed(key, last + 1, "was acknowledged")
+        elif key.durable:
             self._promised(key, last + 1)
 
     def was_read(self, key: Key, end: int) -> None:
-        if key.durable:
+        if self.is_cluster:
+            self._check_committed(key, end, "was read")
+        elif key.durable:
             self._promised(key, end)
+
+    def _check_committed(self, key: Key, end: int, what: str) -> None:
+        model = self.model_of(key)
+        if model is None or model.unclean_elections:
+            return
+        if end > model.high_watermark:
+            self.violation(
+                f"{model.name}: offset {end - 1} {what}, but only records below "
+                f"{model.high_watermark} are committed"
+            )
+        if self._flushes(key) and model.state is not None:
+            for member in model.state.isr:
+                self.observers[member].promised(self._model_key(key), end)
+
+    def _flushes(self, key: Key) -> bool:
+        return any(
+            each.name == key.topic and FLUSHES.items() <= each.configs.items()
+            for each in self.topics
+        )
+
+    def _model_key(self, key: Key) -> tuple[bytes, int]:
+        topic = self.cluster.topics.get(key.topic)
+        return (topic.topic_id if topic is not None else b"", key.partition)
+
+    def model_of(self, key: Key) -> PartitionModel | None:
+        """Return the rules of a partition of a cluster."""
+        return self.models.get(self._model_key(key))
+
+    def may_lose(self, key: Key) -> bool:
+        """Return whether acknowledged records of a partition may be lost."""
+        model = self.model_of(key) if self.is_cluster else None
+        return not key.durable or (model is not None and model.unclean_elections > 0)
+
+    def producer_id_given(self, producer_id: int, to: str) -> None:
+        self.cluster.producer_id_given(producer_id, to)
 
     def _promised(self, key: Key, end: int) -> None:
         for name, view in self.admin.topics.items():
@@ -268,6 +323,11 @@ class Simulation:
             self.counts["invariants checked"] += observer.checks
             self.counts["replays checked"] += observer.replays
             self.counts["logs truncated"] += observer.truncations
+            self.counts["logs cut by a power cut"] += observer.cuts
+        self.counts["session expiries"] = self.ensemble.expirations
+        self.counts["unclean stops"] = (
+            self.counts["broker ends: kill"] + self.counts["broker ends: power"]
+        )
         return Outcome(
             self.scheduler.seed,
             [] if self.known else self.violations,
@@ -299,7 +359,26 @@ class Simulation:
             self.violation("clients still wait for responses")
         if self.violations:
             return
-        self._finish()
+        if self.is_cluster:
+            self._await_recovery()
+        if not self.violations:
+            self._finish()
+
+    def _await_recovery(self) -> None:
+        """Wait until each partition has a leader, a full ISR, and equal logs."""
+        deadline_us = self.scheduler.now_us + RECOVERY_S * SECOND
+        problems = [""]
+
+        def recovered() -> bool:
+            if self._failed():
+                return True
+            if self.scheduler.steps % 50:
+                return False
+            problems[:] = self.cluster.problems()
+            return not problems
+
+        if not self.scheduler.run_until(deadline_us, recovered):
+            self.violation(f"the cluster has not recovered: {problems[0]}")
 
     def _is_stable(self) -> bool:
         """Whether no transaction is open in any partition of the history."""
@@ -339,10 +418,13 @@ class Simulation:
         offsets are used again.
         """
         exempt = {key.number for key in self.keys} - {key.number for key in self.safe_keys}
+        exempt |= {key.number for key in self.keys if self.may_lose(key)}
+        self.counts["partitions that may lose records"] += len(exempt)
         report = analyse(parse(self.history))
         for anomaly in report.forbidden:
-            if anomaly.detail.get("key") in exempt:
-                self.count("anomalies of unflushed topics")
+            key = anomaly.detail.get("key")
+            if key in exempt or (key is None and self.is_cluster and exempt):
+                self.count("anomalies of topics that may lose records")
             else:
                 self.violation(f"history: {anomaly.kind} {anomaly.detail}")
         self.counts["operations"] = len(report.history.ops)

@@ -9,6 +9,7 @@ from tests.simulation.invariants import (
     Chain,
     Observation,
     PartitionModel,
+    PartitionState,
     Producer,
     ReplicaModel,
     check_bounds,
@@ -161,3 +162,77 @@ def test_an_epoch_has_one_leader() -> None:
     assert not [*partition.observe(2, SEEN._replace(is_leader=False))]
     assert not [*partition.observe(2, SEEN._replace(leader_epoch=4))]
     assert [*partition.observe(2, SEEN)]
+
+
+STATE = PartitionState(
+    replicas=(1, 2, 3), leader=1, leader_epoch=3, partition_epoch=5, isr=(1, 2), elr=(3,)
+)
+OTHER = chain((0, 2, 1), (2, 2, 1), value=b"w")
+
+
+def committed(state: PartitionState = STATE) -> PartitionModel:
+    """Return the rules of a partition whose leader has committed `LOG` up to offset 4."""
+    partition = PartitionModel()
+    assert not [*partition.changed(state)]
+    assert not [*partition.follow(1, SEEN, LOG, elected=True)]
+    assert partition.high_watermark == 4
+    return partition
+
+
+def test_the_controllers_epochs_never_decrease_and_the_leader_is_in_the_isr() -> None:
+    later = STATE._replace(partition_epoch=6)
+    assert not [*committed().changed(later)]
+    assert not [*committed().changed(later._replace(leader=2, leader_epoch=4))]
+    assert not [*committed().changed(later._replace(leader=-1, leader_epoch=4))]
+    assert [*committed().changed(later._replace(leader_epoch=2))]
+    assert [*committed().changed(STATE)]
+    assert [*committed().changed(later._replace(leader=3, leader_epoch=4))]
+    assert [*committed().changed(later._replace(leader=2))], "in the same epoch"
+    assert [*committed().changed(later._replace(isr=(1, 2, 3)))], "a member of both"
+    assert [*committed().changed(later._replace(isr=(1, 4)))]
+
+
+def test_a_clean_election_takes_a_member_of_isr_or_elr() -> None:
+    elected = STATE._replace(partition_epoch=6, leader_epoch=4, leader=3, isr=(3,), elr=())
+    assert not [*committed().changed(elected)]
+    outside = STATE._replace(elr=())
+    assert [*committed(outside).changed(elected)]
+    unclean = committed(outside)
+    assert not [*unclean.changed(elected._replace(recovering=True))]
+    assert unclean.unclean_elections == 1
+
+
+def test_an_elected_leader_has_all_committed_records() -> None:
+    now = SEEN._replace(leader_epoch=4, high_watermark=2)
+    assert not [*committed().follow(2, now._replace(log_end=4), LOG, elected=True)]
+    shorter = chain((0, 2, 1), (2, 1, 1))
+    assert [*committed().follow(2, now._replace(log_end=3), shorter, elected=True)]
+    assert [*committed().follow(2, now._replace(log_end=4), OTHER, elected=True)]
+
+
+def test_logs_are_equal_below_the_high_watermark() -> None:
+    follower = SEEN._replace(is_leader=False, log_end=4)
+    assert not [*committed().follow(2, follower, LOG, elected=False)]
+    assert [*committed().follow(2, follower, OTHER, elected=False)]
+    assert not [*committed().follow(2, follower._replace(high_watermark=0), OTHER, elected=False)]
+
+
+def test_members_of_isr_and_elr_have_all_committed_records() -> None:
+    assert not [*committed().check_members({1: LOG, 2: LOG, 3: LOG})]
+    assert [*committed().check_members({2: chain((0, 2, 1))})]
+    assert [*committed().check_members({3: OTHER})]
+
+
+def test_an_unclean_election_begins_with_the_records_of_its_leader() -> None:
+    partition = committed()
+    elected = STATE._replace(
+        partition_epoch=6, leader_epoch=4, leader=3, isr=(3,), elr=(), recovering=True
+    )
+    assert not [*partition.changed(elected)]
+    assert not [*partition.check_members({3: OTHER})]
+    leads = SEEN._replace(leader_epoch=4, log_end=4, high_watermark=2)
+    assert not [*partition.follow(3, leads, OTHER, elected=True)]
+    assert partition.high_watermark == 2
+    assert not [*partition.follow(3, leads._replace(high_watermark=4), OTHER, elected=False)]
+    assert [*partition.check_members({1: LOG})]
+    assert not [*partition.check_members({1: OTHER})]

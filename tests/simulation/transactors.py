@@ -55,6 +55,7 @@ class SimulatedTransactor(Client):
         self.protocol = protocol
         self._coordinator: tuple[str, int] | None = None
         self._committing = False
+        self._given = -1
         self._restart()
 
     def _restart(self) -> None:
@@ -153,6 +154,9 @@ class SimulatedTransactor(Client):
         response = await self._to_coordinator(request, InitProducerIdResponse, 4)
         self._check(response.error_code)
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
+        if self.epoch == 0 and self.producer_id != self._given:
+            self._given = self.producer_id
+            self.world.producer_id_given(self.producer_id, self.name)
         self._sequences = {}
 
     async def _add_partition(self, key: Key) -> None:

@@ -1,0 +1,309 @@
+"""Rules of a simulated cluster: the writes of its controllers, and the images of its brokers.
+
+`ClusterModel` sees each write when the ensemble executes it. It keeps the state that the controller
+has given to each partition, and the processes that the controller has registered. The rules about
+records are in `invariants.PartitionModel`. They are applied after the write of a controller and
+after the step of a broker, for the partitions that these have changed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from odradek.ids import BrokerId
+from odradek.metadata import znodes
+from odradek.metadata.store.interface import Check, Create, Delete, Operation, Performed, Set
+from tests.simulation.invariants import PartitionModel, PartitionState
+
+if TYPE_CHECKING:
+    from odradek.metadata.image import MetadataImage
+    from tests.simulation.machine import Machine
+    from tests.simulation.observer import Observer
+
+PartitionKey = tuple[bytes, int]
+IMAGES_KEPT = 200
+"""Images of so many metadata offsets are compared. A broker that lags further is not checked."""
+OWN_PATHS = ("/brokers/topics/", "/config/", "/odradek/", znodes.PRODUCER_ID_BLOCK, "/admin/")
+"""Nodes that only a controller writes, together with the position of the metadata."""
+
+
+@dataclass(slots=True)
+class Topic:
+    topic_id: bytes
+    replicas: list[tuple[BrokerId, ...]]
+
+
+class ClusterModel:
+    """The state of one cluster.
+
+    Args:
+        report: Takes each violation.
+        count: Counts events for the coverage.
+        partitions: The models of all partitions, shared with the observers.
+
+    Attributes:
+        registered: The number of the process that the controller's record of each broker names.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[str], None],
+        count: Callable[[str], None],
+        partitions: dict[PartitionKey, PartitionModel],
+    ) -> None:
+        self.partitions = partitions
+        self.topics: dict[str, Topic] = {}
+        self.registered: dict[int, int] = {}
+        self.observers: Mapping[int, Observer] = {}
+        self.controller_epoch = 0
+        self.offset = 0
+        self._report = report
+        self._count = count
+        self._is_prepared = False
+        self._processes: dict[int, tuple[int, int]] = {}
+        self._images: dict[tuple[int, int], tuple[str, MetadataImage]] = {}
+        self._positions: dict[str, tuple[int, int, int]] = {}
+        self._producer_ids: set[int] = set()
+        self._next_producer_id = 0
+
+    # -- writes of controllers and brokers ---------------------------------------------------------
+
+    def written(
+        self, operations: Sequence[Operation], performed: Sequence[Performed], session_id: int
+    ) -> None:
+        """Follow a write that the ensemble has executed."""
+        touched: dict[PartitionKey, None] = {}
+        self._check_position(operations)
+        for operation, result in zip(operations, performed, strict=True):
+            path = operation.path
+            if isinstance(operation, Check):
+                continue
+            if path.startswith(znodes.TOPICS + "/"):
+                self._topic_written(operation, result, touched)
+            elif path.startswith(znodes.BROKER_IDS + "/") and isinstance(operation, Create):
+                self._broker_registers(result, session_id)
+            elif path.startswith(znodes.REGISTRATIONS + "/"):
+                self._registered(operation, touched)
+        for key in touched:
+            self.check(key)
+
+    def _check_position(self, operations: Sequence[Operation]) -> None:
+        """Each write of a controller has its epoch and the next metadata offset."""
+        written = {each.path: each for each in operations if not isinstance(each, Check)}
+        epoch = written.get(znodes.CONTROLLER_EPOCH)
+        if isinstance(epoch, Set):
+            if int(epoch.data) <= self.controller_epoch:
+                self._report(f"controller epoch {epoch.data!r} after {self.controller_epoch}")
+            self.controller_epoch = int(epoch.data)
+            self._count("controller changes")
+        position = written.get(znodes.METADATA)
+        if isinstance(position, Create):
+            self._is_prepared = True
+        elif isinstance(position, Set):
+            self._position_written(*znodes.decode_position(position.data))
+        elif self._is_prepared and any(path.startswith(OWN_PATHS) for path in written):
+            self._report(f"a write without a position: {operations}")
+
+    def _position_written(self, epoch: int, offset: int) -> None:
+        if epoch != self.controller_epoch:
+            self._report(f"the controller of epoch {epoch} writes in epoch {self.controller_epoch}")
+        if offset != self.offset + 1:
+            self._report(f"metadata offset {offset} after {self.offset}")
+        self.offset = offset
+
+    def _topic_written(
+        self, operation: Operation, result: Performed, touched: dict[PartitionKey, None]
+    ) -> None:
+        name, _, rest = operation.path[len(znodes.TOPICS) + 1 :].partition("/")
+        if isinstance(operation, Delete):
+            if not rest:
+                self.topics.pop(name, None)
+            return
+        assert isinstance(operation, (Create, Set))
+        if not rest:
+            topic_id, replicas = znodes.decode_topic_header(operation.data)
+            self.topics[name] = Topic(bytes(topic_id), [each.replicas for each in replicas])
+        elif rest.endswith("/state"):
+            number = int(rest.split("/")[1])
+            topic = self.topics[name]
+            key = (topic.topic_id, number)
+            model = self.partitions.setdefault(key, PartitionModel())
+            model.name = f"{name}-{number}"
+            value = znodes.decode(operation.data)
+            state = PartitionState(
+                replicas=tuple(topic.replicas[number]),
+                leader=value["leader"],
+                leader_epoch=value["leader_epoch"],
+                partition_epoch=0 if result.stat is None else result.stat.version,
+                isr=tuple(value["isr"]),
+                elr=tuple(value.get("elr", ())),
+                recovering=bool(value.get("leader_recovery_state", 0)),
+            )
+            self._state_changed(model, state)
+            touched[key] = None
+
+    def _state_changed(self, model: PartitionModel, state: PartitionState) -> None:
+        before = model.state
+        for problem in model.changed(state):
+            self._report(f"{model.name}: {problem}")
+        if before is None:
+            return
+        if state.leader_epoch > before.leader_epoch:
+            self._count("leader changes" if state.leader >= 0 else "leaders lost")
+            if state.recovering:
+                self._count("unclean elections")
+        if set(state.isr) != set(before.isr):
+            self._count("ISR changes")
+            if len(state.isr) > len(before.isr):
+                self._count("ISR expansions")
+        if state.elr and not before.elr:
+            self._count("ELRs")
+
+    def _broker_registers(self, result: Performed, session_id: int) -> None:
+        for number, observer in self.observers.items():
+            session = observer.machine.session
+            if session is not None and session.session_id == session_id:
+                assert result.stat is not None
+                process = observer.machine.process
+                assert process is not None
+                self._processes[result.stat.czxid] = (number, process.number)
+                self._count("registrations")
+
+    def _registered(self, operation: Operation, touched: dict[PartitionKey, None]) -> None:
+        broker = BrokerId(int(operation.path.rpartition("/")[2]))
+        if isinstance(operation, Delete):
+            self.registered.pop(broker, None)
+            return
+        assert isinstance(operation, (Create, Set))
+        found = znodes.decode_registration(broker, operation.data)
+        _, process = self._processes.get(found.epoch, (broker, -1))
+        if self.registered.get(broker) != process:
+            self.registered[broker] = process
+            for key, model in self.partitions.items():
+                if model.state is not None and broker in model.state.members:
+                    touched[key] = None
+
+    # -- rules that concern several brokers --------------------------------------------------------
+
+    def check(self, key: PartitionKey) -> None:
+        """Check the members of ISR and ELR, and the leader's maximal ISR."""
+        model = self.partitions[key]
+        state = model.state
+        if state is None or model.is_deleted:
+            return
+        chains = {}
+        for member in state.members:
+            observer = self.observers.get(member)
+            if observer is not None and self.is_registered(observer.machine):
+                replica = observer.replica(key)
+                if replica is not None:
+                    chains[member] = replica.chain
+        for problem in model.check_members(chains):
+            self._report(f"{model.name}: {problem}")
+        leader = self.observers.get(state.leader)
+        if leader is None or not self.is_registered(leader.machine):
+            return
+        maximal = leader.maximal_isr(key, state.leader_epoch)
+        if maximal is not None and not set(state.isr) <= set(maximal):
+            self._report(
+                f"{model.name}: the ISR {list(state.isr)} is not in the maximal ISR "
+                f"{sorted(maximal)} of leader {state.leader} in epoch {state.leader_epoch}"
+            )
+
+    def is_registered(self, machine: Machine) -> bool:
+        """Return whether the controller knows the running process of a broker."""
+        process = machine.process
+        return process is not None and self.registered.get(machine.node_id) == process.number
+
+    def problems(self) -> list[str]:
+        """Return the reasons why the cluster has not recovered yet."""
+        found: list[str] = []
+        for name, topic in self.topics.items():
+            for number, replicas in enumerate(topic.replicas):
+                problem = self._problem((topic.topic_id, number), replicas)
+                if problem:
+                    found.append(f"{name}-{number}: {problem}")
+        return found
+
+    def _problem(self, key: PartitionKey, replicas: Sequence[int]) -> str:
+        model = self.partitions.get(key)
+        if model is None or model.state is None:
+            return "it has no state"
+        state = model.state
+        if state.leader < 0:
+            return f"no leader ({state})"
+        if set(state.isr) != set(replicas):
+            return f"the ISR is not full ({state})"
+        logs = {}
+        for broker in replicas:
+            observer = self.observers[broker]
+            replica = observer.replica(key)
+            if replica is None or replica.seen is None:
+                return f"broker {broker} has no replica"
+            seen = replica.seen
+            if seen.leader_epoch != state.leader_epoch:
+                return f"broker {broker} is in leader epoch {seen.leader_epoch} ({state})"
+            if broker == state.leader and not seen.is_leader:
+                return f"broker {broker} does not lead"
+            end = replica.chain.hash_at(seen.log_end)
+            logs[broker] = (seen.log_end, seen.high_watermark, None if model.is_compacted else end)
+        if len(set(logs.values())) > 1:
+            return f"the logs are not equal: {logs}"
+        return ""
+
+    # -- images ------------------------------------------------------------------------------------
+
+    def image_of(self, machine: Machine, image: MetadataImage) -> None:
+        """Compare a broker's image with another broker's image of the same metadata offset."""
+        process = machine.process
+        assert process is not None
+        position = (process.number, image.controller_epoch, image.offset)
+        last = self._positions.get(machine.host)
+        if last == position:
+            return
+        self._positions[machine.host] = position
+        if last is not None and last[0] == position[0] and position < last:
+            self._report(f"{machine.host}: metadata went back from {last[1:]} to {position[1:]}")
+        key = (0, image.offset)
+        found = self._images.get(key)
+        if found is None:
+            self._images[key] = (machine.host, image)
+            if len(self._images) > IMAGES_KEPT:
+                del self._images[next(iter(self._images))]
+            return
+        self._count("images compared")
+        if contents(found[1]) != contents(image):
+            self._report(
+                f"{machine.host} and {found[0]} have other images of offset {image.offset}: "
+                f"{difference_of(found[1], image)}"
+            )
+
+    # -- producer ids ------------------------------------------------------------------------------
+
+    def producer_id_given(self, producer_id: int, to: str) -> None:
+        """Check that a producer id was not given before."""
+        if producer_id in self._producer_ids:
+            self._report(f"producer id {producer_id} was given out twice, now to {to}")
+        self._producer_ids.add(producer_id)
+
+
+def contents(image: MetadataImage) -> MetadataImage:
+    """Return what images of the same offset have in common."""
+    return replace(image, controller_id=BrokerId(-1), cluster_id="", topics_offset=0)
+
+
+def difference_of(first: MetadataImage, second: MetadataImage) -> str:
+    """Name the fields in which two images differ."""
+    names = first.__dataclass_fields__
+    differing: list[Any] = [
+        (name, getattr(first, name), getattr(second, name))
+        for name in names
+        if getattr(contents(first), name) != getattr(contents(second), name)
+    ]
+    return ", ".join(f"{name}: {a} / {b}" for name, a, b in differing)
+
+
+Counts = Counter[str]

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from odradek.ids import BrokerId, Uuid
+from odradek.metadata import znodes
+from odradek.metadata.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.store.interface import Create, Operation, Set
+from odradek.metadata.store.memory import MemoryStore
+from tests.helpers.virtual_loop import VirtualLoop
+from tests.simulation.cluster_model import ClusterModel, contents
+from tests.simulation.ensemble import SimulatedEnsemble
+from tests.simulation.scheduler import SECOND, Scheduler
+
+TOPIC = TopicImage(
+    "topic",
+    Uuid(bytes(15) + b"\1"),
+    (PartitionImage(0, BrokerId(1), 0, 0, (BrokerId(1), BrokerId(2)), (BrokerId(1), BrokerId(2))),),
+)
+
+
+class World:
+    """An ensemble whose writes a model follows."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.scheduler = Scheduler(1)
+        self.ensemble = SimulatedEnsemble(self.scheduler)
+        self.model = ClusterModel(self.violations.append, self._count, {})
+        self.ensemble.on_commit = self.model.written
+        self.session = self.ensemble.begin_session(MemoryStore(self.ensemble))
+        for path in znodes.PERSISTENT_PATHS:
+            self.write(Create(path))
+        self.write(Create(znodes.CONTROLLER_EPOCH, b"0"))
+        self.write(Create(znodes.METADATA, b""))
+        self.write(Set(znodes.CONTROLLER_EPOCH, b"1"))
+
+    def _count(self, what: str) -> None:
+        self.counts[what] += 1
+
+    def write(self, *operations: Operation) -> None:
+        self.ensemble.write(operations, self.session)
+
+    def change(self, offset: int, *operations: Operation, epoch: int = 1) -> None:
+        self.write(*operations, Set(znodes.METADATA, znodes.encode_position(epoch, offset)))
+
+
+def test_the_model_follows_the_state_of_partitions() -> None:
+    world = World()
+    world.change(1, *znodes.create_topic_operations(TOPIC, 1))
+    changed = replace(TOPIC.partitions[0], leader=BrokerId(2), leader_epoch=1)
+    world.change(2, Set(znodes.state_path("topic", 0), znodes.encode_state(changed, 1)))
+    assert not world.violations
+    state = world.model.partitions[bytes(TOPIC.topic_id), 0].state
+    assert state is not None
+    assert (state.leader, state.leader_epoch, state.partition_epoch) == (2, 1, 1)
+    assert state.replicas == state.isr == (1, 2)
+    assert world.counts["leader changes"] == world.counts["controller changes"] == 1
+
+
+def test_a_write_has_the_next_position_and_the_epoch_of_the_controller() -> None:
+    for offset, epoch, count in ((1, 1, 0), (2, 1, 1), (1, 0, 1)):
+        world = World()
+        world.change(offset, *znodes.create_topic_operations(TOPIC, 1), epoch=epoch)
+        assert len(world.violations) == count
+    world = World()
+    world.write(*znodes.create_topic_operations(TOPIC, 1))
+    assert len(world.violations) == 1
+
+
+def test_a_producer_id_is_given_once() -> None:
+    world = World()
+    world.model.producer_id_given(1, "a")
+    world.model.producer_id_given(2, "b")
+    assert not world.violations
+    world.model.producer_id_given(1, "b")
+    assert world.violations
+
+
+def test_equal_images_do_not_depend_on_the_controller_that_sent_them() -> None:
+    image = MetadataImage(cluster_id="a", controller_id=BrokerId(1))
+    assert contents(image) == contents(replace(image, controller_id=BrokerId(2), cluster_id=""))
+    brokers = image.brokers.with_changes(
+        {BrokerId(1): BrokerRegistration(BrokerId(1), "host", 9092)}
+    )
+    assert contents(image) != contents(replace(image, brokers=brokers))
+
+
+def test_a_silent_session_expires_in_virtual_time() -> None:
+    scheduler = Scheduler(1)
+    ensemble = SimulatedEnsemble(scheduler)
+    loop = VirtualLoop()
+    store = MemoryStore(ensemble)
+    loop.run_until_complete(store.open())
+    ensemble.pause(store.session_id)
+    scheduler.run_until(SECOND)
+    assert ensemble.is_alive(store.session_id)
+    scheduler.run_until(3 * SECOND)
+    assert ensemble.expirations == 1
+    assert not ensemble.is_alive(store.session_id)
+    loop.close()
