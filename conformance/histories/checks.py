@@ -1,12 +1,14 @@
 """The anomalies that need no graph. Each check takes the facts and yields anomalies.
 
-The names are from Jepsen's Kafka workload where it has a name. Five anomalies are additional:
+The names are from Jepsen's Kafka workload where it has a name. These anomalies are additional:
 
 - `torn-transaction`: only a part of a transaction's writes took effect.
 - `phantom`: a value was read that no client sent.
 - `realtime-order`: the log contradicts the order of acknowledgements.
 - `reprocessed`: two transactions of a group that took effect read the same record.
 - `group-skip`: a group committed an offset past a record that no member read.
+- `hanging-transaction`: the last stable offset stays although no transaction is open.
+- `not-in-sync`, `replicas-differ`: the replicas of a partition at the end of a run.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from conformance.histories.history import FAIL, OK, READ_COMMITTED, Op
 
 REQUERY_NS_MAX = 10_000_000_000
 """Maximum time from the library's log line to the jump: its timer, and a broker that is down."""
+RETRIED = "a producer without idempotence may write in another order after a failed request"
 REQUERIED = "librdkafka queried the start offset again (docs/histories.md)"
 
 
@@ -124,9 +127,9 @@ def inside_one_operation(facts: Facts) -> Iterator[Anomaly]:
                 if key not in op.moved:
                     back_allowed = REQUERIED if _is_requeried(facts, op, key) else ""
                     yield from _steps(op, key, indexes, "poll", "", back_allowed)
-        if op.idempotent:
-            for key, indexes in _send_indexes(facts, op).items():
-                yield from _steps(op, key, indexes, "send", between, "")
+        for key, indexes in _send_indexes(facts, op).items():
+            back_allowed = RETRIED if not op.idempotent and key in op.retried else ""
+            yield from _steps(op, key, indexes, "send", between, back_allowed)
 
 
 def _steps(
@@ -187,15 +190,19 @@ def _index(
 
 
 def across_sends(facts: Facts) -> Iterator[Anomaly]:
-    """Sends that go backwards between consecutive operations of an idempotent producer."""
+    """Sends that go backwards between consecutive operations of a producer.
+
+    An operation begins when all sends of the one before it have ended. The order therefore holds
+    without idempotence, too.
+    """
     for ops in _by_process(facts).values():
         last: dict[int, tuple[int, Op]] = {}
         for op in ops:
-            for key, indexes in _send_indexes(facts, op).items() if op.idempotent else ():
-                if key in last and indexes[0] <= last[key][0]:
-                    detail = {"key": key, "indexes": [last[key][0], indexes[0]]}
+            for key, indexes in _send_indexes(facts, op).items():
+                if key in last and min(indexes) <= last[key][0]:
+                    detail = {"key": key, "indexes": [last[key][0], min(indexes)]}
                     yield _found("nonmonotonic-send", ops=[last[key][1].name, op.name], **detail)
-                last[key] = (indexes[-1], op)
+                last[key] = (max(indexes), op)
 
 
 def realtime_order(facts: Facts) -> Iterator[Anomaly]:
@@ -263,6 +270,17 @@ def stuck_partitions(facts: Facts) -> Iterator[Anomaly]:
         yield Anomaly("hanging-transaction", "", detail)
 
 
+def replicas(facts: Facts) -> Iterator[Anomaly]:
+    """At the end, a replica is not in sync, or has another log than the other replicas."""
+    for event in facts.history.replicas:
+        key, logs = event["key"], event["logs"]
+        missing = sorted({int(broker) for broker in logs} - set(event["in_sync"]))
+        if missing or not logs:
+            yield _found("not-in-sync", key=key, brokers=missing)
+        if len({tuple(log) for log in logs.values()}) > 1:
+            yield _found("replicas-differ", key=key, logs=logs)
+
+
 CHECKS: tuple[Callable[[Facts], Iterator[Anomaly]], ...] = (
     inconsistent_offsets,
     duplicates,
@@ -277,6 +295,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Anomaly]], ...] = (
     reprocessed,
     skipped_by_groups,
     stuck_partitions,
+    replicas,
 )
 
 

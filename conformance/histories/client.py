@@ -11,6 +11,7 @@ The role determines the operations:
 - `producer`: sends with idempotence.
 - `plain`: sends without idempotence.
 - `consumer`: polls. In a group it commits the offsets of its reads.
+- `kcat`, `kafka-console`, `kafka-verifiable`: sends by these programs (see tool_senders.py).
 
 `mode` determines how the consumer gets its keys. With `subscribe` a group shares the topics. With
 `assign` the client sometimes assigns random keys to itself. A transactional client then starts from
@@ -29,6 +30,7 @@ from random import Random
 from conformance.histories.reader import PlainReader
 from conformance.histories.sender import PlainSender
 from conformance.histories.settings import TXN, Recorder, Settings
+from conformance.histories.tool_senders import SENDERS
 from conformance.histories.transactor import Transactor
 
 PAUSE_S_MAX = 0.03
@@ -37,6 +39,7 @@ ROLES = {
     "producer": PlainSender,
     "plain": PlainSender,
     "consumer": PlainReader,
+    **SENDERS,
 }
 
 

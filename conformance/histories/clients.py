@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -65,8 +66,10 @@ class Client:
         self.thread.start()
 
     def send_signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, AttributeError):
-            self.process.send_signal(number)  # type: ignore[union-attr]
+        """Send a signal to the client and to a program that it runs."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.process is not None and self.process.poll() is None:
+                os.killpg(self.process.pid, number)
 
     def stop(self) -> None:
         """Ask the client to end after its current operation."""
@@ -157,4 +160,5 @@ def _spawn(command: list[str], settings: Settings, errors: IO[str]) -> subproces
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,
+        start_new_session=True,
     )

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from conformance.histories.clients import HistoryFile
 from conformance.histories.history import FINAL_PROCESS, OK, READ_COMMITTED, READ_UNCOMMITTED
-from conformance.histories.settings import Settings, attempt
+from conformance.histories.settings import Settings, attempt, number_of
 
 STABLE_S = 180.0
 READ_S = 300.0
@@ -121,7 +121,7 @@ def _read_all(
         key = settings.key(message.topic(), message.partition())
         error = message.error()
         if error is None:
-            reads.append([key, message.offset(), int(message.value())])
+            reads.append([key, message.offset(), number_of(message.value().decode())])
         elif error.code() == KafkaError._PARTITION_EOF and message.offset() >= goal[key]:
             left.discard(key)
     consumer.close()

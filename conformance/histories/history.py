@@ -18,11 +18,13 @@ A transaction has another event, written before it requests the commit.
 
     {"type": "committing", "process": 3, "op": 12, ...}
 
-The nemesis and the end of the run write the other events. `final` means that all records have been
-read.
+The nemesis and the end of the run write the other events. `replicas` has the brokers that are in
+sync, and batches, bytes and hash of each broker's log of the partition. `final` means that all
+records have been read.
 
     {"type": "fault", "f": "broker-kill", "time": ..., ...}
     {"type": "stuck", "key": 2, "last_stable_offset": 7, "high_watermark": 9}
+    {"type": "replicas", "key": 2, "in_sync": [1, 2], "logs": {"1": [9, 812, "a3..."], ...}}
     {"type": "final", "time": ...}
 
 A key is a partition. A value is a number that is sent only once. A process is one incarnation of a
@@ -68,8 +70,9 @@ class Op:
     commit (of a group's offsets), assign, subscribe, open. `moved` holds the keys whose position a
     rebalance may have changed during the operation. `sought` holds the keys for which the client
     set the position, after its reads. `requeried` holds the keys for which the client library
-    logged that it will query the start offset again (see `library_log`). `positions` holds the
-    offsets committed for `group`. `protocol` is 2 for transactions of the second protocol.
+    logged that it will query the start offset again (see `library_log`). `retried` holds the keys
+    for which a producer's library logged a failed request. `positions` holds the offsets committed
+    for `group`. `protocol` is 2 for transactions of the second protocol.
     """
 
     process: int
@@ -83,6 +86,7 @@ class Op:
     moved: set[int] = field(default_factory=set)
     sought: dict[int, int] = field(default_factory=dict)
     requeried: set[int] = field(default_factory=set)
+    retried: set[int] = field(default_factory=set)
     group: str | None = None
     positions: dict[int, int] = field(default_factory=dict)
     isolation: str = READ_COMMITTED
@@ -110,6 +114,7 @@ class History:
     ops: list[Op] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     stuck: list[dict[str, Any]] = field(default_factory=list)
+    replicas: list[dict[str, Any]] = field(default_factory=list)
     complete: bool = False
 
 
@@ -126,6 +131,8 @@ def parse(lines: Iterable[str]) -> History:
             history.faults.append(event)
         elif kind == "stuck":
             history.stuck.append(event)
+        elif kind == "replicas":
+            history.replicas.append(event)
         elif kind == "final":
             history.complete = True
         else:
@@ -155,6 +162,7 @@ def _op(events: list[dict[str, Any]]) -> Op:
         moved=set(merged.get("moved", ())),
         sought={int(k): v for k, v in merged.get("sought", {}).items()},
         requeried=set(merged.get("requeried", ())),
+        retried=set(merged.get("retried", ())),
         group=merged.get("group"),
         positions={int(k): v for k, v in merged.get("positions", {}).items()},
         isolation=merged.get("isolation", READ_COMMITTED),

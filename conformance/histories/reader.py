@@ -9,7 +9,13 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from conformance.histories.history import FAIL, INFO, OK
 from conformance.histories.library_log import LibraryLog
-from conformance.histories.settings import CONSUMER_LOG, Recorder, Settings, attempt
+from conformance.histories.settings import (
+    CONSUMER_LOG,
+    Recorder,
+    Settings,
+    attempt,
+    number_of,
+)
 
 POLL_S = 0.15
 RECORDS_PER_POLL_MAX = 50
@@ -82,7 +88,7 @@ class Reader:
                     raise KafkaException(error)
                 return
             key = self.settings.key(message.topic(), message.partition())
-            self.reads.append([key, message.offset(), int(message.value())])
+            self.reads.append([key, message.offset(), number_of(message.value().decode())])
             self.next[key] = message.offset() + 1
             wait = 0
 

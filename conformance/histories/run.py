@@ -10,6 +10,10 @@ Use a running broker.
 
     python -m conformance.histories.run --bootstrap-server HOST:PORT
 
+Start a cluster on a ZooKeeper of its own, and kill leaders.
+
+    python -m conformance.histories.run --start odradek --brokers 3 --zookeeper --kills 10
+
 With `--start` the broker runs behind a proxy. It is killed, stopped and paused, and the network has
 faults. With `--bootstrap-server` only the clients have faults. The seed is printed. It determines
 each client's operations and the times of the faults, but not the interleaving of the processes.
@@ -32,24 +36,33 @@ from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from conformance.histories.analysis import Report, achieved, analyse, figures, idle, render
 from conformance.histories.clients import Fleet, HistoryFile, command_of
 from conformance.histories.finals import STABLE_S, finish
 from conformance.histories.history import parse
-from conformance.histories.nemesis import (
-    CLIENT_FAULTS,
-    FAULTS,
-    OTHER_FAULTS,
-    BrokerEnded,
-    ManagedBroker,
-    Nemesis,
-    kill_times,
+from conformance.histories.managed_broker import OTHER_FAULTS, BrokerEnded, ManagedBroker
+from conformance.histories.managed_cluster import (
+    CLUSTER_FAULTS,
+    ManagedCluster,
+    replication,
+    running_cluster,
 )
+from conformance.histories.nemesis import FAULTS, Nemesis, kill_times
 from conformance.histories.proxy import Proxy
-from conformance.histories.settings import TXN, TXN_V2, Settings
+from conformance.histories.settings import (
+    CONSOLE,
+    KCAT,
+    TOOLS,
+    TXN,
+    TXN_V2,
+    VERIFIABLE,
+    Settings,
+)
 from testkit.peer.server import STARTERS, free_ports, start_command
 
 TOPICS = 2
@@ -58,10 +71,21 @@ CLIENTS = {TXN: 3, "producer": 1, "plain": 1, "consumer": 2}
 # Clients with both transaction protocols: librdkafka's and franz-go's. The latter need Go.
 MIXED = {TXN: 2, TXN_V2: 2, "producer": 1, "plain": 1, "consumer": 1}
 # The kind of operation that each role must perform.
-KINDS = {TXN: "txn", TXN_V2: "txn-v2", "producer": "send", "plain": "send", "consumer": "poll"}
+KINDS = {
+    TXN: "txn",
+    TXN_V2: "txn-v2",
+    "producer": "send",
+    "plain": "send",
+    "consumer": "poll",
+    **dict.fromkeys(TOOLS, "send"),
+}
+# Clients of a cluster. Its transaction coordinator has one replica in this release.
+CLUSTER_CLIENTS = {"producer": 2, "plain": 1, KCAT: 1, CONSOLE: 1, VERIFIABLE: 1, "consumer": 2}
 MODES = ("assign", "subscribe", "both")
 GO_ON_S = 300.0
 CHECK_S = 0.5
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -83,6 +107,8 @@ class Plan:
     abort_share: float = 0.2
     stable_s: float = STABLE_S
     kills: int = 0  # of the broker, scheduled in addition to the random faults
+    brokers: int = 0  # of a cluster without a proxy; 0: one broker behind the proxy
+    on_zookeeper: bool = False
     keep: Path | None = None  # directory for the history of a run with anomalies
 
     @property
@@ -99,19 +125,19 @@ def run(plan: Plan, directory: Path, history_path: Path) -> Report:
     directory.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(_broker(plan, directory)) if plan.start else None
-        bootstrap = broker.proxy.address if broker else plan.bootstrap
+        bootstrap = broker.bootstrap if broker else plan.bootstrap
         history = HistoryFile(history_path)
         stack.callback(history.close)
         errors = stack.enter_context((directory / "clients.err").open("w", encoding="utf-8"))
         base = _settings(plan, bootstrap)
         _record_test(plan, history)
         check = broker.check if broker else _nothing_to_check
-        _create_topics(base, check)
+        _create_topics(base, plan.brokers, check)
         fleet = Fleet(history, errors)
         for settings in crew(plan, base):
             fleet.add(settings)
         kills_at_s = kill_times(plan.kills, plan.seconds, plan.seed) if broker else ()
-        nemesis = Nemesis(fleet, broker, _possible(plan), plan.seed, kills_at_s)
+        nemesis = Nemesis(fleet, broker, plan.faults, plan.seed, kills_at_s)
         nemesis.start()
         try:
             _let_run(plan, history, check)
@@ -125,6 +151,9 @@ def run(plan: Plan, directory: Path, history_path: Path) -> Report:
             {c.settings.transactional_id for c in fleet.clients if c.settings.transactional_id}
         )
         finish(base, ids, history, check, plan.stable_s)
+        if isinstance(broker, ManagedCluster):
+            keys = {key: TopicPartition(*base.partition_of(key)) for key in range(base.keys)}
+            broker.finish(keys, history)
     with history_path.open(encoding="utf-8") as lines:
         report = analyse(parse(lines))
     if plan.keep and report.forbidden:
@@ -151,8 +180,13 @@ def _nothing_to_check() -> None:
 
 
 @contextlib.contextmanager
-def _broker(plan: Plan, directory: Path) -> Iterator[ManagedBroker]:
+def _broker(plan: Plan, directory: Path) -> Iterator[ManagedBroker | ManagedCluster]:
     assert plan.start is not None
+    if plan.brokers:
+        assert plan.start == "odradek", "only Odradek is started as a cluster"
+        with running_cluster(directory, plan.brokers, on_zookeeper=plan.on_zookeeper) as cluster:
+            yield cluster
+        return
     (port,) = free_ports(1)
     advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     if plan.start in STARTERS:
@@ -167,10 +201,6 @@ def _broker(plan: Plan, directory: Path) -> Iterator[ManagedBroker]:
         managed.close()
 
 
-def _possible(plan: Plan) -> tuple[str, ...]:
-    return plan.faults if plan.start else tuple(f for f in plan.faults if f in CLIENT_FAULTS)
-
-
 def _record_test(plan: Plan, history: HistoryFile) -> None:
     shown = {
         # A record must not depend on the place of the virtual environment.
@@ -178,6 +208,7 @@ def _record_test(plan: Plan, history: HistoryFile) -> None:
         "seed": plan.seed,
         "seconds": plan.seconds,
         "mode": plan.mode,
+        **({"brokers": plan.brokers, "zookeeper": plan.on_zookeeper} if plan.brokers else {}),
         "group_protocol": plan.group_protocol,
         "assignor": plan.assignor,
         "clients": ",".join(f"{role}={number}" for role, number in plan.clients.items()),
@@ -225,9 +256,13 @@ def crew(plan: Plan, base: Settings) -> Iterator[Settings]:
             yield settings
 
 
-def _create_topics(settings: Settings, check: Callable[[], None]) -> None:
+def _create_topics(settings: Settings, brokers: int, check: Callable[[], None]) -> None:
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
-    topics = [NewTopic(name, settings.partitions, 1) for name in settings.topics]
+    factor, min_isr = replication(max(1, brokers))
+    config = {"min.insync.replicas": str(min_isr)}
+    topics = [
+        NewTopic(name, settings.partitions, factor, config=config) for name in settings.topics
+    ]
     for future in admin.create_topics(topics, operation_timeout=20).values():
         while not future.done():
             check()
@@ -239,7 +274,7 @@ def parse_clients(text: str) -> dict[str, int]:
     """Parse the number of clients of each role, for example `txn=3,consumer=2`."""
     pairs = (pair.split("=") for pair in text.split(","))
     found = {role: int(number) for role, number in pairs}
-    assert set(found) <= set(MIXED), f"roles are {', '.join(MIXED)}"
+    assert set(found) <= set(KINDS), f"roles are {', '.join(KINDS)}"
     return found
 
 
@@ -255,13 +290,14 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=Random().randrange(1 << 31))
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--mode", choices=MODES, default="both")
-    parser.add_argument("--clients", type=parse_clients, default=CLIENTS, metavar="txn=2,txn-v2=2")
+    parser.add_argument("--clients", type=parse_clients, metavar="txn=2,txn-v2=2")
     parser.add_argument(
         "--faults",
         type=lambda text: tuple(text.split(",")) if text else (),
-        default=FAULTS,
-        help=f"of {', '.join(FAULTS + OTHER_FAULTS)}",
+        help=f"of {', '.join(FAULTS + OTHER_FAULTS)}; of a cluster {', '.join(CLUSTER_FAULTS)}",
     )
+    parser.add_argument("--brokers", type=int, default=0, help="start a cluster of so many")
+    parser.add_argument("--zookeeper", action="store_true", help="start the cluster on ZooKeeper")
     parser.add_argument("--group-protocol", choices=["classic", "consumer"], default="classic")
     parser.add_argument("--assignor", default="range", help="range, roundrobin, cooperative-sticky")
     parser.add_argument("--abort-share", type=float, default=0.2)
@@ -280,6 +316,10 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _default(given: T | None, default: T) -> T:
+    return default if given is None else given
+
+
 def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
     print(f"seed {options.seed}", flush=True)
@@ -289,8 +329,10 @@ def main(argv: list[str] | None = None) -> int:
         start=options.start,
         bootstrap=options.bootstrap_server,
         mode=options.mode,
-        faults=options.faults,
-        clients=options.clients,
+        faults=_default(options.faults, () if options.brokers else FAULTS),
+        clients=_default(options.clients, CLUSTER_CLIENTS if options.brokers else CLIENTS),
+        brokers=options.brokers,
+        on_zookeeper=options.zookeeper,
         group_protocol=options.group_protocol,
         assignor=options.assignor,
         abort_share=options.abort_share,

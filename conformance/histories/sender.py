@@ -9,7 +9,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from conformance.histories.history import INFO, OK
-from conformance.histories.settings import DEADLINE_S, Recorder, Settings
+from conformance.histories.library_log import FAILED_BATCH, LibraryLog
+from conformance.histories.settings import DEADLINE_S, PRODUCER_LOG, Recorder, Settings
 
 SENDS_MAX = 6
 
@@ -59,16 +60,19 @@ class PlainSender:
         self.random = random
         self.values = settings.values()
         self.idempotent = settings.role == "producer"
+        self.library_log = LibraryLog(FAILED_BATCH)
 
     def open(self) -> None:
         self.producer = Producer(
             {
                 **self.settings.common,
+                **PRODUCER_LOG,
                 "enable.idempotence": self.idempotent,
                 "acks": "all",
                 "linger.ms": self.random.choice([0, 2, 5]),
                 "message.timeout.ms": int(DEADLINE_S * 800),
-            }
+            },
+            logger=self.library_log.logger,
         )
 
     def step(self) -> None:
@@ -82,11 +86,16 @@ class PlainSender:
                 outbox.send(key, value)
             left = self.producer.flush(DEADLINE_S)
         except KafkaException as error:
-            self.record.give_up(INFO, error, sends=outbox.sends)
+            self.record.give_up(INFO, error, **self._result(outbox))
             return
         if left or not outbox.delivered:
-            self.record.give_up(INFO, f"{left} without a response", sends=outbox.sends)
-        self.record.event(OK, sends=outbox.sends)
+            self.record.give_up(INFO, f"{left} without a response", **self._result(outbox))
+        self.record.event(OK, **self._result(outbox))
+
+    def _result(self, outbox: Outbox) -> dict[str, Any]:
+        """Return the fields of the operation's result."""
+        retried = sorted(self.settings.key(*each) for each in self.library_log.take())
+        return {"sends": outbox.sends, **({"retried": retried} if retried else {})}
 
     def close(self) -> None:
         self.producer.flush(DEADLINE_S)

@@ -16,7 +16,12 @@ from confluent_kafka import KafkaError, KafkaException
 DEADLINE_S = 25.0
 GAVE_UP = 3
 VALUES_PER_PROCESS = 1_000_000
+# The verifiable producer numbers the values of a block itself.
+BLOCK = 1_000
 TXN, TXN_V2 = "txn", "txn-v2"
+# Programs of other authors that produce: see tool_senders.
+KCAT, CONSOLE, VERIFIABLE = "kcat", "kafka-console", "kafka-verifiable"
+TOOLS = (KCAT, CONSOLE, VERIFIABLE)
 # The next incarnation aborts the transaction of a client that died, or this time-out does.
 TRANSACTION_TIMEOUT_MS = 15_000
 COMMON = {
@@ -29,8 +34,9 @@ COMMON = {
     "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
-# The log lines that `library_log` reads are in this debug context.
+# The log lines that `library_log` reads are in these debug contexts.
 CONSUMER_LOG = {"log_level": 7, "debug": "topic"}
+PRODUCER_LOG = {"log_level": 7, "debug": "msg"}
 
 
 @dataclass(slots=True)
@@ -69,6 +75,10 @@ class Settings:
     def key(self, topic: str, partition: int) -> int:
         return self.topics.index(topic) * self.partitions + partition
 
+    def key_of_name(self, topic_index: int, name: str) -> int:
+        """Return the key of a record whose own key is `name`, by Kafka's default partitioner."""
+        return topic_index * self.partitions + partition_for(name.encode(), self.partitions)
+
     def values(self) -> itertools.count[int]:
         return itertools.count(self.process * VALUES_PER_PROCESS)
 
@@ -104,6 +114,27 @@ class Recorder:
         self.event(kind, error=str(error), **fields)
         sys.stdout.flush()
         os._exit(GAVE_UP)
+
+
+def number_of(text: str) -> int:
+    """Return the value in a record: a number, or `BLOCK.NUMBER` by the verifiable producer."""
+    block, dot, number = text.partition(".")
+    return int(block) * BLOCK + int(number) if dot else int(block)
+
+
+def partition_for(key: bytes, partitions: int) -> int:
+    """Return the partition of a key by Kafka's default partitioner (murmur2)."""
+    mask, factor = 0xFFFFFFFF, 0x5BD1E995
+    hashed = (0x9747B28C ^ len(key)) & mask
+    whole = len(key) - len(key) % 4
+    for position in range(0, whole, 4):
+        word = int.from_bytes(key[position : position + 4], "little") * factor & mask
+        word = (word ^ word >> 24) * factor & mask
+        hashed = hashed * factor & mask ^ word
+    if rest := key[whole:]:
+        hashed = (hashed ^ int.from_bytes(rest, "little")) * factor & mask
+    hashed = (hashed ^ hashed >> 13) * factor & mask
+    return ((hashed ^ hashed >> 15) & 0x7FFFFFFF) % partitions
 
 
 def kafka_error(error: KafkaException) -> KafkaError:

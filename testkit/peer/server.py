@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -130,12 +130,13 @@ def start_odradek(
     source: Path = ROOT,
     *,
     bytecode: bool = True,
+    options: Sequence[str] = (),
 ) -> BrokerProcess:
     """Start `odradek serve` from the source tree `source`; `--set` passes Kafka's settings.
 
     With `bytecode` Python keeps the compiled source, as after an installation by pip, even if
     PYTHONDONTWRITEBYTECODE is set here. Without it each start compiles the source again, unless
-    `source` has compiled modules.
+    `source` has compiled modules. `options` are further options of `odradek serve`.
     """
     (port,) = free_ports(1)
     log_dir = directory / "odradek-logs"
@@ -152,6 +153,7 @@ def start_odradek(
     ]
     for key, value in _placed(properties, port).items():
         command += ["--set", f"{key}={value}"]
+    command += options
     environment = {
         "PYTHONPATH": python_path(source),
         "PYTHONDONTWRITEBYTECODE": "" if bytecode else "1",

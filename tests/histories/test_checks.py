@@ -382,3 +382,38 @@ def test_transactions_of_one_protocol_do_not_stand_for_those_of_the_other() -> N
     assert idle(book.history) == ["txn-v2"]
     book.txn((0, 2, 1), protocol=2)
     assert idle(book.history) == []
+
+
+def test_a_late_send_of_a_plain_producer_is_allowed_only_after_a_failed_request() -> None:
+    for retried, kinds in ((set(), {"int-nonmonotonic-send"}), ({0}, set()), ({1}, None)):
+        book = Book()
+        book.send((0, 1, 1), (0, 2, 0), idempotent=False, retried=retried)
+        book.poll((0, 0, 2), (0, 1, 1))
+        assert book.forbidden() == ({"int-nonmonotonic-send"} if kinds is None else kinds)
+
+
+def test_a_late_send_of_an_idempotent_producer_is_never_allowed() -> None:
+    book = Book()
+    book.send((0, 1, 1), (0, 2, 0), retried={0})
+    book.poll((0, 0, 2), (0, 1, 1))
+    assert book.forbidden() == {"int-nonmonotonic-send"}
+
+
+def test_operations_of_a_plain_producer_keep_their_order() -> None:
+    book = Book()
+    book.send((0, 1, None), (0, 2, None), idempotent=False, retried={0})
+    book.send((0, 3, None), idempotent=False, retried={0})
+    book.poll((0, 0, 2), (0, 1, 3), (0, 2, 1))
+    assert book.forbidden() == {"nonmonotonic-send"}
+
+
+def test_replicas_at_the_end_are_in_sync_and_equal() -> None:
+    equal = {"key": 0, "in_sync": [1, 2], "logs": {"1": [1, 80, "a"], "2": [1, 80, "a"]}}
+    other = {**equal, "logs": {"1": [1, 80, "a"], "2": [1, 80, "b"]}}
+    for event, kinds in (
+        (equal, set()),
+        (other, {"replicas-differ"}),
+        ({**equal, "in_sync": [1]}, {"not-in-sync"}),
+        ({**equal, "logs": {}}, {"not-in-sync"}),
+    ):
+        assert analyse(History(replicas=[event], complete=True)).kinds == kinds

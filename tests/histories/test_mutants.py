@@ -8,9 +8,9 @@ import pytest
 from conformance.harness import Skip
 from conformance.histories.analysis import achieved, idle, render
 from conformance.histories.clients import command_of
+from conformance.histories.managed_broker import BrokerEnded
 from conformance.histories.mutants import CALLED, MISFIT, MUTANTS, command
-from conformance.histories.nemesis import BrokerEnded
-from conformance.histories.run import Plan, parse_clients, run
+from conformance.histories.run import PARTITIONS, TOPICS, Plan, parse_clients, run
 
 SECONDS = 6.0
 ATTEMPTS = 20
@@ -22,6 +22,26 @@ def test_odradek_gives_nothing_that_kafka_forbids(tmp_path: Path, seed: int) -> 
     assert not report.forbidden, render(report)
     assert not idle(report.history)
     assert achieved(report.history) == {"txn", "send", "poll"}
+    assert report.history.complete
+
+
+def test_leaders_are_killed_without_a_proxy_and_replicas_are_compared(
+    tmp_path: Path, seed: int
+) -> None:
+    """One broker without ZooKeeper is the smallest cluster."""
+    plan = Plan(
+        seed=seed,
+        seconds=SECONDS,
+        start="odradek",
+        brokers=1,
+        kills=1,
+        faults=(),
+        clients={"producer": 1, "plain": 1, "consumer": 1},
+    )
+    report = run(plan, tmp_path / "run", tmp_path / "history.jsonl")
+    assert not report.forbidden, render(report)
+    assert [fault["f"] for fault in report.history.faults] == ["leader-kill"]
+    assert len(report.history.replicas) == PARTITIONS * TOPICS
     assert report.history.complete
 
 
