@@ -21,7 +21,7 @@ from odradek.broker.requests.apis import (
 )
 from odradek.broker.requests.error_responses import has_error
 from odradek.client.channel_state import ChannelSettings
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
 from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.controller_channel import ControllerChannelSettings
@@ -131,6 +131,20 @@ def test_a_request_has_the_identity_of_its_client_at_the_controller(
         assert session.is_forwarded
         assert str(session.principal) == "User:ANONYMOUS"
         assert (session.listener_name, session.client_address) == ("CLIENTS", "127.0.0.1")
+
+    run(test)
+
+
+@pytest.mark.parametrize("broker_id", [CONTROLLER_ID, OTHER_ID])
+def test_the_error_of_a_deposed_controller_is_in_the_response(
+    run: Any, monkeypatch: pytest.MonkeyPatch, broker_id: int
+) -> None:
+    failed = Result.failed(KafkaError(ErrorCode.NOT_CONTROLLER, "deposed"))
+    monkeypatch.setattr(create_topics_handler, "handle", lambda *_: failed)
+
+    async def test(brokers: TwoBrokers) -> None:
+        response = await brokers.call(CREATE, CreateTopicsResponse, broker_id)
+        assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
 
     run(test)
 

@@ -242,10 +242,12 @@ class Dispatcher:
         if api is None:
             return self._load_inter_broker(connection, api_key, version)
         entry = _new_entry(api, version)
-        if api.forwarding is Forwarding.DISPATCHER and self._services.cluster is not None:
-            from odradek.broker.requests.forwarding import forwarded
+        if api.forwarding is not Forwarding.LOCAL and self._services.cluster is not None:
+            from odradek.broker.requests.forwarding import forwarded, refused_by_controller
 
-            entry.handle = forwarded(entry.handle)
+            entry.handle = refused_by_controller(entry.handle)
+            if api.forwarding is Forwarding.DISPATCHER:
+                entry.handle = forwarded(entry.handle)
         self._entries[api_key << 16 | version] = entry
         return entry
 

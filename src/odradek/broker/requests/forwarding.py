@@ -74,6 +74,30 @@ def forwarded(handle: Handle) -> Handle:
     return handle_or_forward
 
 
+def refused_by_controller(handle: Handle) -> Handle:
+    """Return a handler that has an error in its response if the controller refuses the request.
+
+    For example, a controller that is deposed while it executes the request raises NOT_CONTROLLER.
+    """
+
+    def handle_or_refuse(
+        services: Services, context: RequestContext, request: Message
+    ) -> Result[Message | None]:
+        def refuse(error: KafkaError) -> Message | None:
+            response: Message = error_response(
+                response_class(request.API_KEY), request, context.api_version, error.code
+            )
+            return response
+
+        try:
+            result = handle(services, context, request)
+        except KafkaError as error:
+            return Result(refuse(error))
+        return result.recover(KafkaError, refuse)
+
+    return handle_or_refuse
+
+
 @in_task
 async def forward(
     cluster: ClusterRequests, context: RequestContext, request: Message
