@@ -66,6 +66,7 @@ def main(argv: list[str] | None = None) -> int:
         help="run fresh seeds for so long instead; each count of REQUIRED_... must be above zero",
     )
     parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--replicas", type=int, default=3, help="limit of the replication factors")
     parser.add_argument("--seconds", type=float, default=RUN_S, help="virtual length of a run")
     parser.add_argument("--history", type=Path, help="write the history of the last run to a file")
     parser.add_argument("--log", action="store_true", help="show the log of the brokers")
@@ -86,7 +87,13 @@ def main(argv: list[str] | None = None) -> int:
     simulated_s = cpu_s = 0.0
     for seed in seeds(options.seed, options.runs, options.minutes):
         began = time.process_time()
-        outcome = run(seed, options.brokers, options.seconds, swarm=not options.nominal)
+        outcome = run(
+            seed,
+            options.brokers,
+            options.seconds,
+            replicas_max=options.replicas,
+            swarm=not options.nominal,
+        )
         used_s = time.process_time() - began
         total += outcome.counts
         simulated_s += outcome.simulated_s
@@ -123,9 +130,11 @@ def seeds(first: int, runs: int, minutes: float | None) -> Iterator[int]:
         seed += 1
 
 
-def run(seed: int, brokers: int, seconds: float, *, swarm: bool = True) -> Outcome:
+def run(
+    seed: int, brokers: int, seconds: float, *, replicas_max: int = 3, swarm: bool = True
+) -> Outcome:
     """Run one seed."""
-    simulation = Simulation(seed, brokers, seconds, swarm=swarm)
+    simulation = Simulation(seed, brokers, seconds, replicas_max=replicas_max, swarm=swarm)
     try:
         return simulation.run()
     finally:

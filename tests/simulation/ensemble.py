@@ -151,12 +151,12 @@ class SimulatedSession:
         return lambda: self._unblock(session_id)
 
     def _unblock(self, session_id: int) -> None:
-        if session_id not in self.ensemble._blocked:
-            return
+        def unblock() -> None:
+            if session_id in self.ensemble._blocked and self.session_id == session_id:
+                self.ensemble.unblock(session_id)
+
         if self.session_id == session_id:
-            self.ensemble.unblock(session_id)
-        else:
-            del self.ensemble._blocked[session_id]
+            self._session._running_loop().call_soon(unblock)
 
     def disconnect(self) -> None:
         self._session.disconnect()

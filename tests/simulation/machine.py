@@ -175,9 +175,17 @@ class Machine:
         error = task.exception()
         if error is None:
             self.scheduler.note(f"{self.host} serves")
+            if self._cluster is not None:
+                process.loop.create_task(self._watch(process))
         elif not process.loop.stopped:
             self.scheduler.note(f"{self.host} cannot start: {error}")
             self._end("failed")
+
+    async def _watch(self, process: Incarnation) -> None:
+        """Stop the broker when it reports that it cannot continue, as its program does."""
+        error = await process.broker.failed()
+        self.scheduler.note(f"{self.host} gives up: {error}")
+        self.stop()
 
     # -- the end of an incarnation -----------------------------------------------------------------
 

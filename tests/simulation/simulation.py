@@ -111,6 +111,7 @@ class Simulation:
     """The world of one seed. Use `run` once, and `close` at the end.
 
     Args:
+        replicas_max: Limit of the replication factors.
         swarm: The seed also decides how often clients act and faults occur.
 
     Attributes:
@@ -120,7 +121,13 @@ class Simulation:
     """
 
     def __init__(
-        self, seed: int, brokers: int = 1, run_s: float = RUN_S, *, swarm: bool = True
+        self,
+        seed: int,
+        brokers: int = 1,
+        run_s: float = RUN_S,
+        *,
+        replicas_max: int = REPLICAS_MAX,
+        swarm: bool = True,
     ) -> None:
         self.scheduler = Scheduler(seed)
         self.network = SimulatedNetwork(self.scheduler)
@@ -168,9 +175,11 @@ class Simulation:
         self.cluster.observers = self.observers
         self.ensemble.on_commit = self.cluster.written
         self.topics: Sequence[PlannedTopic] = CLUSTER_TOPICS if self.is_cluster else SINGLE_TOPICS
-        self.replicas_max = min(REPLICAS_MAX, brokers)
+        self.replicas_max = min(replicas_max, brokers)
         self.keys = [
-            Key(number, topic.name, partition, topic.durable, min(topic.replicas, brokers))
+            Key(
+                number, topic.name, partition, topic.durable, min(topic.replicas, self.replicas_max)
+            )
             for number, (topic, partition) in enumerate(
                 (topic, partition) for topic in self.topics for partition in range(topic.partitions)
             )
