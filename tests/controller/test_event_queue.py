@@ -109,3 +109,23 @@ def test_a_full_queue_refuses_events(monkeypatch: pytest.MonkeyPatch) -> None:
         await queue.append(event)
 
     asyncio.run(scenario())
+
+
+def test_an_event_that_is_cancelled_does_not_end_the_queue() -> None:
+    async def scenario() -> None:
+        queue = EventQueue()
+
+        async def cancelled() -> None:
+            raise asyncio.CancelledError  # a client of the store cancels its calls when it closes
+
+        async def succeed() -> int:
+            return 1
+
+        failed, after = queue.append(cancelled), queue.append(succeed)
+        assert await asyncio.wait_for(after, 5) == 1
+        with pytest.raises(KafkaError) as raised:
+            await failed
+        assert raised.value.code is ErrorCode.NOT_CONTROLLER
+        await queue.close()
+
+    asyncio.run(scenario())

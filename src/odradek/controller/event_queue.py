@@ -79,6 +79,13 @@ class EventQueue:
             event, result = self._waiting.popleft()
             try:
                 value = await event()
+            except asyncio.CancelledError:
+                # A call inside of the event was cancelled, for example because the session of the
+                # store was closed. Nothing cancels the consumer itself.
+                if not result.cancelled():
+                    result.set_exception(
+                        KafkaError(ErrorCode.NOT_CONTROLLER, "The event was cancelled.")
+                    )
             except Exception as error:  # noqa: BLE001 - the caller of `append` gets it
                 if not result.cancelled():
                     result.set_exception(error)
