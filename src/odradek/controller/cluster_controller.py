@@ -16,6 +16,7 @@ report their metadata offset with each poll of the feed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +55,9 @@ from odradek.metadata.config_changes import ConfigChange
 from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.features import FeatureUpdate
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
+from odradek.metadata.image_records import registration_record
 from odradek.metadata.quotas import Entity, QuotaAlteration
+from odradek.metadata.records import encode_record
 from odradek.metadata.store.interface import (
     MetadataStore,
     Node,
@@ -158,6 +161,7 @@ class ClusterController:
         self._waits = AppliedWaits(timers)
         self._listeners: list[Callable[[], None]] = []
         self._is_started = False
+        self._must_load = False
         self.controller_id = NO_LEADER
         """The controller as ``/controller`` names it. -1: it is not known."""
         self.feed = FeedServer(
@@ -250,6 +254,7 @@ class ClusterController:
             await event()
             return
         except Deposed as error:
+            self._must_load |= error.must_load
             self._end_term(error.message or "")
         except (StoreFailure, StoreError, UnknownOutcomeError, MetadataChanged) as error:
             logger.warning(
@@ -257,13 +262,16 @@ class ClusterController:
                 event,
                 error,
             )
+            self._must_load |= isinstance(error, StoreError)
             self._end_term(repr(error))
-        except Exception:  # a defect must not leave a controller that has missed an event
+        except (Exception, asyncio.CancelledError):
+            # A defect must not leave a controller that has missed an event.
             logger.exception(
                 "bug in event %r of the controller. The controller is elected again. Report the "
                 "traceback",
                 event,
             )
+            self._must_load = True
             self._end_term("an event of the controller has failed")
         if self._store.state is SessionState.CONNECTED:
             self._arm("election", self._settings.retry_ms, self._elect)
@@ -277,6 +285,7 @@ class ClusterController:
             try:
                 return await event(term)
             except Deposed as error:
+                self._must_load |= error.must_load
                 self._depose(term, error.message or "")
                 raise
             except (StoreFailure, UnknownOutcomeError) as error:
@@ -348,7 +357,8 @@ class ClusterController:
 
     async def _take_over(self, elected: Elected) -> None:
         """Begin a term: complete what the previous controller began, and publish the elections."""
-        standby = self._standby_image()
+        # After a term that has failed, the store may have other contents than any image.
+        standby = MetadataImage() if self._must_load else self._standby_image()
         loaded = await read_metadata(self._store, self._cluster_id(), self._node_id, standby)
         nodes = await read_brokers(self._store, self._on_brokers_watch)
         if self._store.state is not SessionState.CONNECTED:
@@ -384,6 +394,7 @@ class ClusterController:
             return
         self.feed.begin(term.image)
         term.is_serving = True
+        self._must_load = False
         self._arm_timers()
         logger.info("broker %d is the controller in epoch %d", self._node_id, term.epoch)
         self._changed(self._node_id)
@@ -753,6 +764,7 @@ def _registered(
         try:
             found = znodes.decode_broker(broker, node.data, node.stat.czxid)
             clean_epoch = znodes.decode_clean_shutdown_epoch(node.data)
+            encode_record(registration_record(found))  # brokers must be able to receive it
         except ValueError as error:
             logger.error("broker %d is not registered: %s", broker, error)
             continue

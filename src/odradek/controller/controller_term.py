@@ -30,10 +30,16 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class Deposed(KafkaError):
-    """This broker is no longer the active controller. The outcome of a change may be unknown."""
+    """This broker is no longer the active controller. The outcome of a change may be unknown.
 
-    def __init__(self, reason: str) -> None:
+    Attributes:
+        must_load: The store and the images may differ although their positions are equal. The next
+            term of this broker has to read the whole store.
+    """
+
+    def __init__(self, reason: str, *, must_load: bool = False) -> None:
         super().__init__(ErrorCode.NOT_CONTROLLER, reason)
+        self.must_load = must_load
 
 
 class Committed:
@@ -205,6 +211,16 @@ class ControllerTerm:
         """Remove the nodes of topics whose deletion a previous controller has begun."""
         for each in await self._store.children(znodes.DELETE_TOPICS):
             name = TopicName(each)
+            mark = znodes.delete_mark_path(name)
+            if not znodes.is_delete_mark((await self._store.get(mark)).data):
+                logger.warning(
+                    "removed the node %s, which another program has created: topic %s is not "
+                    "deleted. Delete topics with DeleteTopics",
+                    mark,
+                    name,
+                )
+                await self._write_nothing([Delete(mark)], Committed(0))
+                continue
             children = await self._store.children(f"{znodes.topic_path(name)}/partitions")
             logger.info("completing the deletion of topic %s", name)
             await self.remove_nodes(name, sorted(map(int, children)), Committed(0))
@@ -241,7 +257,8 @@ class ControllerTerm:
             failure = await self._writer.write(operations, image.offset, names)
         except StoreError as error:
             logger.error("the metadata store has other contents than expected: %r", error)
-            raise Deposed("The metadata store has other contents than expected.") from error
+            text = "The metadata store has other contents than expected."
+            raise Deposed(text, must_load=True) from error
         if failure is not None:
             raise Deposed(str(failure))
         if self.has_ended:
@@ -257,7 +274,11 @@ class ControllerTerm:
                     del self._unfinished[topic_id]
         committed.offset = image.offset
         committed.leaders |= elected_leaders(delta)
-        await in_slices(self._publish(delta, image))
+        try:
+            await in_slices(self._publish(delta, image))
+        except Exception as error:  # the feed lacks this change, and must not continue after it
+            logger.exception("bug in the publication of a change. Report the traceback")
+            raise Deposed("A change was not published.", must_load=True) from error
 
 
 def _cut(records: Sequence[MetadataRecord]) -> int | None:

@@ -150,7 +150,13 @@ async def _load_topics(store: MetadataStore) -> tuple[list[TopicImage], list[Top
 
     A topic whose deletion is marked does not exist, although its nodes do.
     """
-    marked = await store.children(znodes.DELETE_TOPICS)
+    marks = await store.children(znodes.DELETE_TOPICS)
+    found = await store.get_many([znodes.delete_mark_path(TopicName(each)) for each in marks])
+    marked = {
+        name
+        for name, node in zip(marks, found, strict=True)
+        if znodes.is_delete_mark(_found(node).data)
+    }
     names = [TopicName(name) for name in await store.children(znodes.TOPICS) if name not in marked]
     nodes = await store.get_many([znodes.topic_path(name) for name in names])
     headers = [znodes.decode_topic_header(_found(node).data) for node in nodes]

@@ -147,7 +147,11 @@ async def read_metadata(
 
 async def read_brokers(store: MetadataStore, watch: Watcher) -> dict[BrokerId, Node]:
     """Return the nodes of the brokers that are registered. The watch is one on their names."""
-    names = [name for name in await store.children(znodes.BROKER_IDS, watch) if name.isdigit()]
+    names = [
+        name
+        for name in await store.children(znodes.BROKER_IDS, watch)
+        if name.isascii() and name.isdigit() and str(int(name)) == name
+    ]
     nodes = await store.get_many([f"{znodes.BROKER_IDS}/{name}" for name in names])
     return {
         BrokerId(int(name)): node

@@ -371,8 +371,16 @@ def delete_mark_path(name: TopicName) -> str:
 
 
 def encode_delete_mark(topic_id: Uuid) -> bytes:
-    """Encode the mark of a deletion. Kafka's mark is empty."""
+    """Encode the mark of a deletion, see `is_delete_mark`."""
     return encode({"version": 1, "topic_id": uuid_to_string(topic_id)})
+
+
+def is_delete_mark(data: bytes) -> bool:
+    """Return whether a node in ``/admin/delete_topics`` is a mark of this controller.
+
+    Kafka's mark is empty. Kafka's tools of old releases create it to request a deletion.
+    """
+    return bool(data)
 
 
 def decode_position(data: bytes) -> tuple[int, int]:

@@ -1,0 +1,160 @@
+"""Faults inside of the controller, and foreign writes to its nodes: none leaves it wedged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from odradek.controller.alter_partition import AlterPartition
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId
+from odradek.metadata import znodes
+from odradek.metadata.store.interface import Node as StoreNode
+from odradek.metadata.store.memory import MemoryStore
+from odradek.metadata.topics import NewTopic
+from tests.controller.cluster_nodes import World
+from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
+
+
+async def _foreign_store(world: World) -> MemoryStore:
+    store = MemoryStore(world.ensemble, timers=world.timers)
+    await store.open()
+    return store
+
+
+def test_change_that_was_not_published_ends_the_term() -> None:
+    """The feed would lack a change that is in the store. The next term begins with the store."""
+    with running() as world:
+        controller = world.controller()
+        epoch = controller.epoch
+
+        def failing(*_: Any) -> Generator[None, None, None]:
+            raise ValueError("wrong")
+            yield
+
+        publishing = controller.feed.publishing
+        controller.feed.publishing = failing  # type: ignore[method-assign]
+
+        async def create() -> None:
+            with pytest.raises(KafkaError) as raised:
+                await controller.create_topics([NewTopic("a", 1, 3)])
+            assert raised.value.code is ErrorCode.NOT_CONTROLLER
+
+        world.run(create())
+        assert not controller.is_active
+        controller.feed.publishing = publishing  # type: ignore[method-assign]
+        world.advance(3)
+        assert _stable(world).epoch > epoch
+        assert A in world.controller().image.topics_by_name
+
+
+def test_state_that_another_program_wrote_is_read_again() -> None:
+    """The image of the brokers has the position of the store, but not what is in it."""
+    with running() as world:
+        _create(world)
+
+        async def write() -> None:
+            store = await _foreign_store(world)
+            path = znodes.state_path(A, 0)
+            node: StoreNode = await store.get(path)
+            await store.set(path, node.data)
+            await store.close()
+
+        world.run(write())
+        world.ensemble.violations.clear()  # the write is not one of a controller
+        partition = _partition(world)
+        leader = world.nodes[partition.leader]
+
+        async def shrink() -> None:
+            controller = world.controller()
+            now = controller.image.topics_by_name[A]
+            isr = ((leader.id, leader.broker_epoch),)
+            epoch = now.partitions[0].partition_epoch
+            change = AlterPartition(leader.id, leader.broker_epoch, 0, epoch, isr)
+            await controller.alter_partitions(
+                leader.id, leader.broker_epoch, [(now.topic_id, 0, change)]
+            )
+
+        with pytest.raises(KafkaError) as raised:
+            world.run(shrink())
+        assert raised.value.code is ErrorCode.NOT_CONTROLLER
+        world.advance(3)
+        assert _partition(world).partition_epoch == partition.partition_epoch + 1
+        world.run(shrink())
+        assert _partition(world).isr == (leader.id,)
+        _stable(world)
+
+
+@pytest.mark.parametrize("name", ["absent", "a"])
+def test_mark_of_a_deletion_that_the_controller_did_not_make_is_removed(name: str) -> None:
+    """Kafka's old tools request a deletion so. Only a recorded deletion deletes."""
+    with running() as world:
+        _create(world)
+
+        async def mark() -> None:
+            store = await _foreign_store(world)
+            await store.create(f"{znodes.DELETE_TOPICS}/{name}", b"")
+            await store.delete(znodes.CONTROLLER)
+            await store.close()
+
+        world.run(mark())
+        world.ensemble.violations.clear()  # the write is not one of a controller
+        world.advance(5)
+        controller = _stable(world)
+        assert A in controller.image.topics_by_name
+        assert not world.ensemble.tree.children(znodes.DELETE_TOPICS)
+
+
+@pytest.mark.parametrize("name", ["01", "²", "x", "-1"])
+def test_node_whose_name_is_no_broker_id_is_ignored(name: str) -> None:
+    with running() as world:
+
+        async def register() -> MemoryStore:
+            store = await _foreign_store(world)
+            data = (await store.get(f"{znodes.BROKER_IDS}/1")).data
+            await store.create(f"{znodes.BROKER_IDS}/{name}", data, ephemeral=True)
+            return store
+
+        store = world.run(register())
+        active = world.active()
+        assert active is not None
+        world.run(active.kill())
+        world.advance(25)
+        controller = _stable(world)
+        assert set(controller.image.brokers) == {1, 2, 3}
+        assert controller.image.brokers[BrokerId(1)].fenced is (active.id == 1)
+        world.run(store.close())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rack": 5},
+        {"boot_id": 5},
+        {"endpoints": ["PLAINTEXT://h:99999"]},
+        {"features": {"f": {"min_version": 0, "max_version": 99_999}}},
+        {"directories": ["AAAA"]},
+    ],
+)
+def test_znode_with_values_that_no_record_can_have_is_refused(
+    changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(2) as world:
+
+        async def register() -> None:
+            store = await _foreign_store(world)
+            value = znodes.decode((await store.get(f"{znodes.BROKER_IDS}/1")).data)
+            data = znodes.encode({**value, **changes})
+            await store.create(f"{znodes.BROKER_IDS}/9", data, ephemeral=True)
+            await asyncio.sleep(2)
+            await store.close()
+
+        epoch = world.controller().epoch
+        world.run(register())
+        controller = _stable(world)
+        assert controller.epoch == epoch
+        assert set(controller.image.brokers) == {1, 2}
+        assert "broker 9 is not registered" in caplog.text
