@@ -17,6 +17,7 @@ from odradek.config.broker_cluster import CLUSTER_CONFIGS
 from odradek.config.broker_coordinators import GROUP_CONFIGS, PRODUCER_CONFIGS
 from odradek.config.broker_log import LOG_CONFIGS, TOPIC_DEFAULTS
 from odradek.config.broker_network import NETWORK_CONFIGS
+from odradek.config.broker_replication import REPLICATION_CONFIGS
 from odradek.config.definition import (
     ConfigDef,
     ConfigKey,
@@ -47,6 +48,7 @@ BROKER_CONFIGS = ConfigDef(
         *GROUP_CONFIGS,
         *PRODUCER_CONFIGS,
         *CLUSTER_CONFIGS,
+        *REPLICATION_CONFIGS,
         *KEPT_CONFIGS,
     ]
 )
