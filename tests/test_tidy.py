@@ -57,6 +57,7 @@ def test_no_module_is_an_orphan() -> None:
         "replication.follower_decisions",  # awaits the fetcher of followers
         "replication.replication_state",  # awaits Partition
         "__main__",
+        "metadata.feed_client",  # awaits the composition of a broker of a cluster
         "controller.broker_requests",  # awaits the composition of a broker of a cluster
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
@@ -562,9 +563,11 @@ USED_ELSEWHERE = {
     "replication.partition.Partition.truncation_ended",
     # awaits the leader of replicated partitions
     "replication.partition.ProposalSender.propose",
-    # awaits the feed
-    "metadata.records.decode_record",
     # awaits the controller of a cluster
+    *(
+        f"metadata.feed_client.{name}"
+        for name in ("FeedClient.caught_up", "FeedClientSettings.for_session")
+    ),
     "controller.broker_requests.BrokerRequests.assign_replicas_to_dirs",
     "controller.cluster_controller.ClusterController.elect_leaders",
     "controller.cluster_controller.ClusterController.is_active",

@@ -196,4 +196,4 @@ async def publish_brokers(server: BrokerServer, *brokers: BrokerRegistration) ->
     for broker in brokers:
         delta.replay(registration_record(broker))
     at = MetadataProvenance(image.controller_id, image.controller_epoch, image.offset + 1)
-    await controller._publish(delta, delta.apply(at))
+    await controller._publisher.publish(delta, delta.apply(at))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,6 +35,7 @@ from odradek.metadata.config_changes import ConfigChange
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance, whole_delta
 from odradek.metadata.features import FeatureUpdate
 from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.publisher import MetadataPublisher, Subscriber
 from odradek.metadata.quotas import Entity, QuotaAlteration
 from odradek.metadata.records import MetadataRecord
 from odradek.metadata.store.interface import Delete, SingleNodeStore, StoreFailure
@@ -46,18 +47,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Subscriber = Callable[
-    [MetadataDelta, MetadataImage, MetadataImage], Generator[None, None, None] | None
-]
 R = TypeVar("R")
 FindTakeover = Callable[[], Awaitable["Takeover | None"]]
 
 
 class Controller:
-    """The controller of a cluster with one broker, on the event loop.
-
-    `image` is the image published last.
-    """
+    """The controller of a cluster with one broker, on the event loop."""
 
     def __init__(
         self,
@@ -67,23 +62,25 @@ class Controller:
         clock: Clock | None = None,
         new_uuid: Callable[[], Uuid] | None = None,
     ) -> None:
-        self.image = MetadataImage()
+        self._publisher = MetadataPublisher(config, MetadataImage())
         self._store = store
         self._config = config
         self._clock = clock or SystemClock()
         self._new_uuid = new_uuid or SystemRandomness().uuid
-        self._subscribers: list[Subscriber] = []
         self._events = EventQueue()
         self._writer: MetadataWriter | None = None
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber(delta, old_image, new_image)` on the loop at every change.
+    @property
+    def image(self) -> MetadataImage:
+        """The image that was published last."""
+        return self._publisher.image
 
-        The first change is the load of the store's contents, and its delta has all of them. Dynamic
-        broker configs are in effect before the call. A subscriber with much work is a generator,
-        which is run in time slices (`odradek.slicing`).
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber(delta, old_image, new_image)` at every change (`MetadataPublisher`).
+
+        The first change is the load of the store's contents.
         """
-        self._subscribers.append(subscriber)
+        self._publisher.subscribe(subscriber)
 
     @property
     def epoch(self) -> int:
@@ -130,7 +127,7 @@ class Controller:
         except BaseException:
             await self._store.close()
             raise
-        await self._publish(whole_delta(image), image)
+        await self._publisher.publish(whole_delta(image), image)
 
     async def _started(
         self,
@@ -319,7 +316,7 @@ class Controller:
         delta, image = await self._replayed(self.image, plan.records)
         failure = await self._write(delta, image)
         if failure is None:
-            await self._publish(delta, image)
+            await self._publisher.publish(delta, image)
         return failure
 
     async def _replayed(
@@ -341,21 +338,6 @@ class Controller:
     def _running(self) -> MetadataWriter:
         assert self._writer is not None, "the controller has not started"
         return self._writer
-
-    async def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Replace the image, and call the subscribers.
-
-        The next event waits until all subscribers have processed the image, in any number of time
-        slices.
-        """
-        old, self.image = self.image, image
-        if delta.broker_configs.changed:
-            own = image.broker_configs.get(str(self._config.node_id), {})
-            self._config.set_dynamic(own, image.broker_configs.get("", {}))
-        for subscriber in self._subscribers:
-            work = subscriber(delta, old, image)
-            if work is not None:
-                await in_slices(work)
 
 
 def _log_failure(event: asyncio.Future[None]) -> None:

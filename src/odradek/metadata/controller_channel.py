@@ -186,11 +186,22 @@ class ControllerChannel:
     def controller_changed(self) -> None:
         """Drop the connection to an earlier controller, and end all delays before an attempt."""
         if self._find_controller() != self._node:
-            self._disconnect()
+            self.disconnect()
         for call in list(self._calls):
             if call.backoff_timer is not None:
                 call.backoff_timer.cancel()
                 self._attempt(call)
+
+    def disconnect(self) -> None:
+        """End the connection. Requests in flight are sent again on the next one.
+
+        Callers use it after a response that is invalid, and when one is late.
+        """
+        channel, self._channel = self._channel, None
+        self._node = None
+        if channel is not None:
+            logger.debug("%r is no longer used", channel)
+            channel.close()
 
     def close(self) -> None:
         """Fail all requests and end the connection."""
@@ -202,7 +213,7 @@ class ControllerChannel:
             call.stop()
             if not call.result.done:
                 call.result.fail(ConnectionClosed("the channel is closed"))
-        self._disconnect()
+        self.disconnect()
 
     # --- attempts ---
 
@@ -280,7 +291,7 @@ class ControllerChannel:
         if node is None:
             return None
         if node != self._node:
-            self._disconnect()
+            self.disconnect()
             self._node = node
         if self._channel is None:
             self._channel = BrokerChannel(
@@ -293,13 +304,6 @@ class ControllerChannel:
                 software=self._software,
             )
         return self._channel
-
-    def _disconnect(self) -> None:
-        channel, self._channel = self._channel, None
-        self._node = None
-        if channel is not None:
-            logger.debug("%r is no longer that of the controller", channel)
-            channel.close()
 
     def _call_later(self, delay_ms: float, callback: Callable[[_Call], None], call: _Call) -> Timer:
         return self._environment.timers.call_later(max(0.0, delay_ms) / 1000, callback, call)

@@ -7,10 +7,10 @@ changed. All functions are generators, because an image may have 100,000 partiti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from odradek.ids import Uuid
+from odradek.ids import BrokerId, Uuid
 from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.delta import merged
 from odradek.metadata.image import (
@@ -68,27 +68,40 @@ def difference(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecor
     Cluster id, controller and offset are not in records. A topic that is absent from `new` without
     a recorded deletion is removed and its deletion is ended. Nothing deletes its logs.
     """
+    return (record for record in compared(old, new) if record is not None)
+
+
+def compared(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord | None]:
+    """Yield the records of `difference`, and None for each element that is equal.
+
+    A caller that counts the elements can end its time slice although nothing differs.
+    """
     yield from _features(old, new)
     yield from _brokers(old, new)
-    removed = [
-        topic for topic_id, topic in old.topics_by_id.items() if _is_removed(topic, topic_id, new)
-    ]
-    for topic in removed:
-        yield RemoveTopicRecord(topic.topic_id)
+    removed: list[TopicImage] = []
+    for topic_id, topic in old.topics_by_id.items():
+        if _is_removed(topic, topic_id, new):
+            removed.append(topic)
+            yield RemoveTopicRecord(topic.topic_id)
+        else:
+            yield None
     for topic_id, topic in new.topics_by_id.items():
         before = old.topics_by_id.get(topic_id)
-        if topic is not before:
-            if before is not None and _is_removed(before, topic_id, new):
-                before = None
-            yield from topic_records(before, topic)
+        if topic is before:
+            yield None
+            continue
+        if before is not None and _is_removed(before, topic_id, new):
+            before = None
+        yield from (
+            topic_records(None, topic) if before is None else _compared_partitions(before, topic)
+        )
     yield from _deletions(old, new, removed)
     configs = old.topic_configs.without(*(topic.name for topic in removed))
     yield from _configs(ResourceType.TOPIC, configs, new.topic_configs)
     yield from _configs(ResourceType.BROKER, old.broker_configs, new.broker_configs)
     yield from _configs(ResourceType.GROUP, old.group_configs, new.group_configs)
     yield from _configs(ResourceType.CLIENT_METRICS, old.client_metrics, new.client_metrics)
-    for entity, before_rates, rates in _changed(old.client_quotas, new.client_quotas):
-        yield from quota_records(entity, before_rates or _NO_RATES, rates or _NO_RATES)
+    yield from _compared_maps(old.client_quotas, new.client_quotas, quota_records)
     if new.next_producer_id != old.next_producer_id:
         yield ProducerIdsRecord(next_producer_id=new.next_producer_id)
 
@@ -101,19 +114,25 @@ def _is_removed(topic: TopicImage, topic_id: Uuid, new: MetadataImage) -> bool:
     )
 
 
-def _changed(
-    old: PersistentMap[K, V], new: PersistentMap[K, V]
-) -> Iterator[tuple[K, V | None, V | None]]:
-    """Yield key, old value and new value of each entry that differs."""
+def _compared_maps(
+    old: PersistentMap[K, V],
+    new: PersistentMap[K, V],
+    records: Callable[[K, V | None, V | None], Iterable[MetadataRecord]],
+) -> Iterator[MetadataRecord | None]:
+    """Yield `records(key, before, after)` of each entry that differs, None for each equal one."""
     if old is new:
         return
     for key, before in old.items():
-        if key not in new:
-            yield key, before, None
+        if key in new:
+            yield None
+        else:
+            yield from records(key, before, None)
     for key, after in new.items():
         found = old.get(key)
-        if found is not after and found != after:
-            yield key, found, after
+        if found is after or found == after:
+            yield None
+        else:
+            yield from records(key, found, after)
 
 
 # --- topics ---
@@ -126,9 +145,15 @@ def topic_records(before: TopicImage | None, topic: TopicImage) -> Iterator[Meta
         for partition in topic.partitions:
             yield partition_record(topic.topic_id, partition)
         return
+    yield from (each for each in _compared_partitions(before, topic) if each is not None)
+
+
+def _compared_partitions(before: TopicImage, topic: TopicImage) -> Iterator[MetadataRecord | None]:
     for number, partition in enumerate(topic.partitions):
         if number >= before.partition_count or before.partitions[number] != partition:
             yield partition_record(topic.topic_id, partition)
+        else:
+            yield None
 
 
 def partition_record(topic_id: Uuid, partition: PartitionImage) -> PartitionRecord:
@@ -175,13 +200,17 @@ def partition_change(
 
 def _deletions(
     old: MetadataImage, new: MetadataImage, removed: list[TopicImage]
-) -> Iterator[MetadataRecord]:
-    replayed = old.deletions.with_changes({topic.topic_id: deletion_of(topic) for topic in removed})
-    for topic_id, before, after in _changed(replayed, new.deletions):
+) -> Iterator[MetadataRecord | None]:
+    def records(
+        topic_id: Uuid, before: TopicDeletion | None, after: TopicDeletion | None
+    ) -> Iterator[MetadataRecord]:
         if after is not None:
             yield deletion_record(topic_id, after)
         elif before is not None and before.brokers:
             yield deletion_record(topic_id, TopicDeletion(before.name, ()))
+
+    replayed = old.deletions.with_changes({topic.topic_id: deletion_of(topic) for topic in removed})
+    yield from _compared_maps(replayed, new.deletions, records)
 
 
 def deletion_record(topic_id: Uuid, deletion: TopicDeletion) -> TopicDeletionRecord:
@@ -192,17 +221,23 @@ def deletion_record(topic_id: Uuid, deletion: TopicDeletion) -> TopicDeletionRec
 # --- brokers, features, configs, quotas ---
 
 
-def _features(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord]:
-    for name, _, level in _changed(old.features, new.features):
+def _features(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord | None]:
+    def records(name: str, _before: int | None, level: int | None) -> Iterator[MetadataRecord]:
         yield FeatureLevelRecord(name, level or 0)
 
+    yield from _compared_maps(old.features, new.features, records)
 
-def _brokers(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord]:
-    for broker_id, before, after in _changed(old.brokers, new.brokers):
+
+def _brokers(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord | None]:
+    def records(
+        broker_id: BrokerId, before: BrokerRegistration | None, after: BrokerRegistration | None
+    ) -> Iterator[MetadataRecord]:
         if after is not None:
             yield registration_record(after)
         elif before is not None:
             yield UnregisterBrokerRecord(broker_id, before.epoch)
+
+    yield from _compared_maps(old.brokers, new.brokers, records)
 
 
 def registration_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
@@ -228,15 +263,20 @@ def registration_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
 
 def _configs(
     kind: ResourceType, old: PersistentMap[K, Overrides], new: PersistentMap[K, Overrides]
-) -> Iterator[MetadataRecord]:
-    for name, before, after in _changed(old, new):
-        yield from config_records(kind, str(name), before or _NO_OVERRIDES, after or _NO_OVERRIDES)
+) -> Iterator[MetadataRecord | None]:
+    def records(
+        name: K, before: Overrides | None, after: Overrides | None
+    ) -> Iterator[MetadataRecord]:
+        return config_records(kind, str(name), before, after)
+
+    yield from _compared_maps(old, new, records)
 
 
 def config_records(
-    kind: ResourceType, name: str, before: Overrides, after: Overrides
+    kind: ResourceType, name: str, before: Overrides | None, after: Overrides | None
 ) -> Iterator[ConfigRecord]:
     """Yield the records that change a resource's overrides from `before` to `after`."""
+    before, after = before or _NO_OVERRIDES, after or _NO_OVERRIDES
     for key in before:
         if key not in after:
             yield ConfigRecord(int(kind), name, key, None)
@@ -246,9 +286,10 @@ def config_records(
 
 
 def quota_records(
-    entity: Entity, before: Mapping[str, float], after: Mapping[str, float]
+    entity: Entity, before: Mapping[str, float] | None, after: Mapping[str, float] | None
 ) -> Iterator[ClientQuotaRecord]:
     """Yield the records that change an entity's quotas from `before` to `after`."""
+    before, after = before or _NO_RATES, after or _NO_RATES
     for key in before:
         if key not in after:
             yield ClientQuotaRecord(_entity_data(entity), key, remove=True)

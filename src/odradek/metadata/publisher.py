@@ -1,0 +1,57 @@
+"""Publication of metadata: the newest image of a broker, and its subscribers.
+
+The controller of a single broker publishes its own changes. A broker of a cluster publishes the
+changes that it receives from the controller (`feed_client`). Both use this class, so the parts of a
+broker do not know where a change comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from odradek.config.broker import BrokerConfig
+from odradek.metadata.delta import MetadataDelta
+from odradek.metadata.image import MetadataImage
+from odradek.slicing import in_slices
+
+Subscriber = Callable[
+    [MetadataDelta, MetadataImage, MetadataImage], Generator[None, None, None] | None
+]
+
+
+class MetadataPublisher:
+    """The image that was published last. Owned by the event loop.
+
+    Args:
+        config: The configuration of this broker. It gets the dynamic configs of each image.
+        image: The image before the first publication.
+    """
+
+    def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
+        self.image = image
+        self._config = config
+        self._subscribers: list[Subscriber] = []
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber(delta, old_image, new_image)` on the loop at every change.
+
+        The delta of the first change has the whole metadata. Dynamic broker configs are in effect
+        before the call. A subscriber with much work is a generator, which is run in time slices
+        (`odradek.slicing`).
+        """
+        self._subscribers.append(subscriber)
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Replace the image, and call the subscribers in the order of their subscription.
+
+        Return when all subscribers have processed the image, in any number of time slices. The
+        caller publishes the next image only then.
+        """
+        old, self.image = self.image, image
+        if delta.broker_configs.changed:
+            own = image.broker_configs.get(str(self._config.node_id), {})
+            self._config.set_dynamic(own, image.broker_configs.get("", {}))
+        for subscriber in self._subscribers:
+            work = subscriber(delta, old, image)
+            if work is not None:
+                await in_slices(work)
