@@ -57,8 +57,6 @@ def test_no_module_is_an_orphan() -> None:
         "replication.follower_decisions",  # awaits the fetcher of followers
         "replication.replication_state",  # awaits Partition
         "__main__",
-        "metadata.feed_client",  # awaits the composition of a broker of a cluster
-        "controller.broker_requests",  # awaits the composition of a broker of a cluster
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
         "protocol.show",
@@ -542,7 +540,6 @@ USED_ELSEWHERE = {
             "memory.MemoryStore.lose_next_response",
         )
     ),
-    "metadata.store.resolution.create_ephemeral",  # awaits the controller
     "metadata.store.zookeeper_client._OrderedHandler.async_result",  # called by kazoo
     "metadata.store.zookeeper_client._OrderedHandler.running",
     *(
@@ -564,13 +561,8 @@ USED_ELSEWHERE = {
     # awaits the leader of replicated partitions
     "replication.partition.ProposalSender.propose",
     # awaits the controller of a cluster
-    *(
-        f"metadata.feed_client.{name}"
-        for name in ("FeedClient.caught_up", "FeedClientSettings.for_session")
-    ),
     "controller.broker_requests.BrokerRequests.assign_replicas_to_dirs",
     "controller.cluster_controller.ClusterController.elect_leaders",
-    "controller.cluster_controller.ClusterController.is_active",
     "controller.cluster_controller.ClusterController.unregister_broker",
     "controller.election.broker_unfenced",
     "controller.election.min_isr_changed",

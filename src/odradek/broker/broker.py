@@ -7,6 +7,8 @@ Parts start from the bottom up:
 3. The coordinators load their logs.
 4. The listeners open last, so that a client that can connect is served.
 
+A broker of a cluster has a `ClusterMember` in place of the controller, which describes its start.
+
 Each part adds its stop step to the stop sequence when it has started. The steps run in the reverse
 order. The broker responds to pending requests, and stops the listeners and the other parts. It
 closes the logs with the mark that lets the next start skip recovery.
@@ -15,7 +17,8 @@ closes the logs with the mark that lets the next start skip recovery.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,7 +44,7 @@ from odradek.config.log_config import LONG_MAX
 from odradek.controller.controller import Controller
 from odradek.environment.environment import Environment
 from odradek.errors import KafkaError
-from odradek.ids import BrokerId
+from odradek.ids import BrokerId, Uuid
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
 from odradek.metadata.features import FEATURES
 from odradek.metadata.image import BrokerRegistration
@@ -55,17 +58,21 @@ from odradek.protocol.framing import FRAME_SIZE_BYTES
 from odradek.replication.replica_manager import ReplicaManager
 
 if TYPE_CHECKING:
+    from odradek.broker.cluster_member import ClusterMember, ClusterSettings
     from odradek.broker.log_cleaner import LogCleaner
     from odradek.broker.requests.cluster import ClusterMembership
+    from odradek.controller.cluster_controller import ClusterController
     from odradek.environment.timers import Timer
     from odradek.log.cleaner.worker_protocol import CleanerWorker
     from odradek.log.log_dir import LogDir
     from odradek.metadata.delta import MetadataDelta
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
-    from odradek.metadata.store.interface import SingleNodeStore
+    from odradek.metadata.store.interface import MetadataStore, SingleNodeStore
     from odradek.net.connection import Chunks, Connection, Dispatch, Reply
     from odradek.results import Result
+
+logger = logging.getLogger(__name__)
 
 # How long the start waits for the coordinators to load their logs. A short log is loaded before the
 # first client connects. While a longer one loads, clients get COORDINATOR_LOAD_IN_PROGRESS, as in
@@ -87,6 +94,9 @@ class BrokerServer:
         stop_limits: The time limits of `stop`. Default: the broker stops within two seconds.
         membership: The state of the cluster that the broker belongs to. Default: the broker is the
             whole cluster, and serves no requests of other brokers.
+        cluster_store: Returns a session, which is not open, with the metadata store of a cluster
+            of several brokers. In place of `store` and `membership`.
+        cluster_settings: The settings of that cluster.
     """
 
     services: Services
@@ -100,6 +110,8 @@ class BrokerServer:
         start_cleaner_worker: Callable[[], CleanerWorker] | None = None,
         stop_limits: StopLimits | None = None,
         membership: ClusterMembership | None = None,
+        cluster_store: Callable[[], MetadataStore] | None = None,
+        cluster_settings: ClusterSettings | None = None,
     ) -> None:
         self.config = config
         self._environment = environment or Environment()
@@ -110,6 +122,10 @@ class BrokerServer:
         self._threads = BrokerThreads(self._environment.executors, self._timers)
         self._stopping = StopSequence(self._clock, stop_limits or STOP_LIMITS)
         self._membership = membership
+        self._cluster_store = cluster_store
+        self._cluster_settings = cluster_settings
+        self._failure: Exception | None = None
+        self._failed = asyncio.Event()
         self._server: Server | None = None
         self._periodic: PeriodicTasks | None = None
         self._log_cleaner: LogCleaner | None = None
@@ -133,20 +149,57 @@ class BrokerServer:
     async def _start(self) -> None:
         report_configs(self.config)
         endpoints = self._endpoints()
-        log_manager = await self._load_logs()
+        if self._cluster_store is None:
+            await self._start_single(endpoints)
+        else:
+            await self._start_in_cluster(endpoints, self._cluster_store())
+        self._start_periodic_work()
+        report_addresses(self.config, self._running_server.endpoints)
+
+    async def _start_single(self, endpoints: list[ListenEndpoint]) -> None:
+        """Start a broker with a controller of its own."""
+        log_manager = self._make_log_manager()
+        await self._load_logs(log_manager)
         controller = Controller(
             self._metadata_store(),
             self.config,
             clock=self._clock,
             new_uuid=self._environment.randomness.uuid,
         )
-        replica_manager = self._make_replica_manager(log_manager, controller)
-        self.services = self._make_services(log_manager, controller, replica_manager)
-        self._subscribe()
-        await self._start_controller(endpoints)
-        await self._start_serving(endpoints)
-        self._start_periodic_work()
-        report_addresses(self.config, self._running_server.endpoints)
+        self._make_services(log_manager, controller, controller, self._membership)
+        self._subscribe(controller)
+        await self._start_controller(controller, endpoints)
+        server = self._make_server(self._request_handler())
+        await self._load_coordinators()
+        await server.start(endpoints)
+
+    async def _start_in_cluster(
+        self, endpoints: list[ListenEndpoint], store: MetadataStore
+    ) -> None:
+        """Start a broker that belongs to a cluster, in the order of `cluster_member`."""
+        from odradek.broker.cluster_member import ClusterMember, ClusterSettings
+        from odradek.broker.requests.start_gate import StartGate
+
+        settings = self._cluster_settings or ClusterSettings()
+        member = ClusterMember(self.config, self._environment, store, settings, self._fail)
+        log_manager = self._make_log_manager()
+        await self._join(member, log_manager)
+        await self._load_logs(log_manager, member.cluster_id)
+        controller = member.cluster_controller
+        self._make_services(log_manager, controller, member, member)
+        assert self.services.cluster is not None, "made for a member"
+        member.add_channel(self.services.cluster.channel)
+        self._subscribe(member)
+        dispatch = self._request_handler()
+        gate = StartGate(dispatch)
+        server = self._make_server(gate.dispatch)
+        await server.bind(endpoints)
+        await member.register(self._registration(server.endpoints))
+        server.accept()
+        await member.follow()
+        await self._load_coordinators()
+        gate.open()
+        server.serve(dispatch)
 
     def _endpoints(self) -> list[ListenEndpoint]:
         """Return the endpoints to listen on.
@@ -161,10 +214,9 @@ class BrokerServer:
         kind = PLAIN_SOCKET if sends_files else PLAIN_SOCKET_WITHOUT_SENDFILE
         return [ListenEndpoint(*each, transport_kind=kind) for each in listeners(self.config)]
 
-    async def _load_logs(self) -> LogManager:
-        """Lock and load the log directories, on a thread."""
+    def _make_log_manager(self) -> LogManager:
         config = self.config
-        log_manager = LogManager(
+        return LogManager(
             config.log_dirs(),
             config.log_config({}),
             self._clock,
@@ -177,11 +229,25 @@ class BrokerServer:
                 "replica.high.watermark.checkpoint.interval.ms"
             ),
         )
-        load = partial(log_manager.load, node_id=config.node_id)
+
+    async def _join(self, member: ClusterMember, log_manager: LogManager) -> None:
+        """Join the cluster with log directories that are locked. Nothing else in them changes."""
+        loop, node_id = asyncio.get_running_loop(), self.config.node_id
+        executor = self._threads.executor
+        cluster_id = await loop.run_in_executor(executor, log_manager.lock, node_id)
+        self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
+        try:
+            await member.join(cluster_id)
+        except BaseException:
+            log_manager.unlock()
+            raise
+
+    async def _load_logs(self, log_manager: LogManager, cluster_id: str | None = None) -> None:
+        """Lock and load the log directories, on a thread."""
+        load = partial(log_manager.load, cluster_id, self.config.node_id)
         await asyncio.get_running_loop().run_in_executor(self._threads.executor, load)
         close = partial(self._close_logs, log_manager)
         self._stopping.add("the logs", close, self._stopping.limits.logs_ms)
-        return log_manager
 
     def _metadata_store(self) -> SingleNodeStore:
         if self._store is not None:
@@ -192,7 +258,9 @@ class BrokerServer:
         return SqliteStore(path, self._environment.executors)
 
     def _make_replica_manager(
-        self, log_manager: LogManager, controller: Controller
+        self,
+        log_manager: LogManager,
+        deletions_finished: Callable[[Collection[Uuid]], None],
     ) -> ReplicaManager:
         loop = asyncio.get_running_loop()
         replica_manager = ReplicaManager(
@@ -204,7 +272,7 @@ class BrokerServer:
             self.config.log_config,
             loop,
             self._threads.decompression,
-            controller.deletions_finished,
+            deletions_finished,
         )
         self._stopping.add("the partitions", replica_manager.stop, self._stopping.limits.parts_ms)
 
@@ -215,15 +283,27 @@ class BrokerServer:
         return replica_manager
 
     def _make_services(
-        self, log_manager: LogManager, controller: Controller, replica_manager: ReplicaManager
-    ) -> Services:
-        """Make the services that request handlers use."""
+        self,
+        log_manager: LogManager,
+        controller: Controller | ClusterController,
+        metadata: Controller | ClusterMember,
+        membership: ClusterMembership | None,
+    ) -> None:
+        """Make the services that request handlers use.
+
+        Args:
+            log_manager: The logs, which are loaded.
+            controller: Executes the requests that change metadata.
+            metadata: Publishes the image of this broker.
+            membership: The state of the cluster. None in a single broker.
+        """
         config, clock = self.config, self._clock
+        replica_manager = self._make_replica_manager(log_manager, metadata.deletions_finished)
         cluster = None
-        if self._membership is not None:
+        if membership is not None:
             from odradek.broker.requests.cluster_parts import cluster_requests
 
-            cluster = cluster_requests(config, self._environment, self._membership)
+            cluster = cluster_requests(config, self._environment, membership)
 
         async def block_of_producer_ids() -> range:
             if cluster is None or cluster.membership.is_controller:
@@ -233,7 +313,7 @@ class BrokerServer:
             return await block_of_controller(cluster, config.node_id)
 
         producer_ids = ProducerIdAllocator(block_of_producer_ids)
-        return Services(
+        self.services = Services(
             config=config,
             clock=clock,
             timers=self._timers,
@@ -241,7 +321,7 @@ class BrokerServer:
             executor=self._threads.executor,
             timestamp_lookups=self._threads.timestamp_lookups,
             log_manager=log_manager,
-            image=lambda: controller.image,
+            image=lambda: metadata.image,
             controller=controller,
             replica_manager=replica_manager,
             producer_ids=producer_ids,
@@ -258,7 +338,7 @@ class BrokerServer:
                 config,
                 clock,
                 self._timers,
-                controller,
+                lambda: metadata.image,
                 replica_manager,
                 self._threads.executor,
                 producer_ids,
@@ -267,7 +347,7 @@ class BrokerServer:
             cluster=cluster,
         )
 
-    def _subscribe(self) -> None:
+    def _subscribe(self, metadata: Controller | ClusterMember) -> None:
         """Subscribe the parts to the metadata.
 
         The replica manager comes before the coordinators, because they need the partitions.
@@ -280,7 +360,7 @@ class BrokerServer:
             services.replica_manager.apply,
             services.coordinators.on_metadata,
         ):
-            services.controller.subscribe(subscriber)
+            metadata.subscribe(subscriber)
 
     def _apply_broker_configs(
         self, delta: MetadataDelta, _old: MetadataImage, _new: MetadataImage
@@ -304,14 +384,16 @@ class BrokerServer:
         if cluster is not None and old_image.controller_id != new_image.controller_id:
             cluster.channel.controller_changed()
 
-    async def _start_controller(self, endpoints: list[ListenEndpoint]) -> None:
+    async def _start_controller(
+        self, controller: Controller, endpoints: list[ListenEndpoint]
+    ) -> None:
         """Load the metadata, create the partitions, and register this broker."""
-        controller, log_manager = self.services.controller, self.services.log_manager
+        log_manager = self.services.log_manager
         self._stopping.add("the controller", controller.stop, self._stopping.limits.parts_ms)
         find = partial(self._find_takeover, log_manager) if self._store is None else None
         await controller.start(self._registration(endpoints), log_manager.cluster_id, find)
 
-    def _registration(self, endpoints: list[ListenEndpoint]) -> BrokerRegistration:
+    def _registration(self, endpoints: Sequence[ListenEndpoint]) -> BrokerRegistration:
         host_name = self._environment.network.host_name
         addresses = registered_endpoints(self.config, endpoints, host_name)
         environment = self._environment
@@ -350,20 +432,22 @@ class BrokerServer:
         find = partial(find_takeover, config, log_manager.cluster_id, logs, paths, files, new_uuid)
         return await asyncio.get_running_loop().run_in_executor(self._threads.executor, find)
 
-    async def _start_serving(self, endpoints: list[ListenEndpoint]) -> None:
-        """Load the coordinators and accept connections."""
-        self._stopping.add("the connections", self._end_serving, self._stopping.limits.parts_ms)
+    async def _load_coordinators(self) -> None:
         await self.services.replica_manager.flushes_ended()
         await self.services.coordinators.start(COORDINATORS_WAIT_S)
+
+    def _make_server(self, dispatch: Dispatch) -> Server:
+        """Make the server, which does not listen yet."""
+        self._stopping.add("the connections", self._end_serving, self._stopping.limits.parts_ms)
         self._server = Server(
-            self._request_handler(),
+            dispatch,
             clock=self._clock,
             timers=self._timers,
             network=self._environment.network,
             limits=_net_limits(self.config),
             executor=self._threads.executor,
         )
-        await self._server.start(endpoints)
+        return self._server
 
     def _request_handler(self) -> Dispatch:
         """Return the function that connections call with each request."""
@@ -422,7 +506,20 @@ class BrokerServer:
         within_ms = self._stopping.left_ms(self._stopping.limits.syncs_ms)
         await self._threads.close_logs(log_manager, clean=clean, within_ms=within_ms)
 
+    def _fail(self, error: Exception) -> None:
+        """Report that the broker cannot continue. Its owner stops it."""
+        if self._failure is None:
+            logger.error("broker %d stops: %s", self.config.node_id, error)
+            self._failure = error
+            self._failed.set()
+
     # --- interface for programs that embed a broker ---
+
+    async def failed(self) -> Exception:
+        """Return the error after which this broker has to be stopped, when there is one."""
+        await self._failed.wait()
+        assert self._failure is not None, "set before the event"
+        return self._failure
 
     @property
     def bootstrap_servers(self) -> str:

@@ -8,7 +8,7 @@ loaded before clients send requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.environment.randomness import uuid_to_hex
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from odradek.broker.transactions.producer_ids import ProducerIdAllocator
     from odradek.config.broker import BrokerConfig
-    from odradek.controller.controller import Controller
     from odradek.coordinator.group.group_coordinator import GroupCoordinator
     from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from odradek.coordinator.transaction.transaction_marker import TransactionMarker
@@ -44,7 +43,7 @@ class Coordinators:
         config: BrokerConfig,
         clock: Clock,
         timers: Timers,
-        controller: Controller,
+        image: Callable[[], MetadataImage],
         replica_manager: ReplicaManager,
         executor: Executor,
         producer_ids: ProducerIdAllocator,
@@ -53,7 +52,7 @@ class Coordinators:
         self._config = config
         self._clock = clock
         self._timers = timers
-        self._controller = controller
+        self._image = image
         self._replica_manager = replica_manager
         self._executor = executor
         self._producer_ids = producer_ids
@@ -65,7 +64,7 @@ class Coordinators:
     async def start(self, wait_s: float) -> None:
         """Activate the coordinators. Wait at most `wait_s` seconds for each existing log."""
         self._active = True
-        topics = self._controller.image.topics_by_name
+        topics = self._image().topics_by_name
         if CONSUMER_OFFSETS in topics:
             await self.groups.runtime.loads_done(wait_s)
         if TRANSACTION_STATE in topics:
@@ -111,7 +110,7 @@ class Coordinators:
             config=self._config,
             clock=self._clock,
             timers=self._timers,
-            image=lambda: self._controller.image,
+            image=self._image,
             log_of=self._replica_manager.log,
             append=self._replica_manager.append_internal,
             executor=self._executor,
@@ -131,7 +130,7 @@ class Coordinators:
             config=self._config,
             clock=self._clock,
             timers=self._timers,
-            image=lambda: self._controller.image,
+            image=self._image,
             log_of=self._replica_manager.log,
             append=self._replica_manager.append_internal,
             executor=self._executor,

@@ -101,8 +101,12 @@ async def _serve(
         await asyncio.wait([starting])
         return
     starting.result()
+    failing = loop.create_task(server.failed())
     try:
-        await waiting
+        await asyncio.wait([waiting, failing], return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            raise failing.result()
         log.info("stopping on a signal")
     finally:
+        failing.cancel()
         await server.stop()

@@ -102,7 +102,12 @@ class Server:
         self._memory_wait: _MemoryWait | None = None
 
     async def start(self, endpoints: Iterable[Endpoint]) -> None:
-        """Listen on all `endpoints`, or on none.
+        """Listen on all `endpoints`, or on none, and accept connections: `bind` and `accept`."""
+        await self.bind(endpoints)
+        self.accept()
+
+    async def bind(self, endpoints: Iterable[Endpoint]) -> None:
+        """Listen on all `endpoints`, or on none. Connections wait until `accept`.
 
         Raises:
             BindError: One of them cannot be bound. The message is one line for the user.
@@ -128,9 +133,18 @@ class Server:
         except BaseException:
             self._close_listeners()
             raise
+
+    def accept(self) -> None:
+        """Accept connections from now on."""
         for listener in self._listeners:
             listener.resume()
         self._schedule_tick()
+
+    def serve(self, dispatch: Dispatch) -> None:
+        """Call `dispatch` with each further request, also of open connections."""
+        self._shared.dispatch = dispatch
+        for connection in self._shared.connections:
+            connection.serve(dispatch, self.limits.request_bytes_max)
 
     def set_limits(self, limits: NetLimits) -> None:
         """Apply other limits to new and to idle connections. The memory limits do not change."""

@@ -31,7 +31,7 @@ from odradek.results import Result
 def handle(
     services: Services, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Result[AlterPartitionReassignmentsResponse]:
-    image = services.image()
+    image = services.controller.image
     may_resize = request.allow_replication_factor_change
     responses = each_partition(
         request.topics,

@@ -36,7 +36,7 @@ async def handle(
     requested = [*request.topics, *(DeleteTopicState(name) for name in request.topic_names)]
     if not services.config.get_bool("delete.topic.enable"):
         return _disabled(context.api_version, requested)
-    results = await wait(_results(services.image(), requested))
+    results = await wait(_results(services.controller.image, requested))
     accepted = [result for result in results if result.error_code == ErrorCode.NONE]
     errors = await services.controller.delete_topics([each.topic_id for each in accepted])
     for result, error in zip(accepted, errors, strict=True):

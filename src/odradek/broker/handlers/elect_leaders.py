@@ -39,7 +39,7 @@ def handle(
         message = f"Unknown election type {request.election_type}"
         return _refused(request, KafkaError(ErrorCode.INVALID_REQUEST, message))
     kind = ElectionType(request.election_type)
-    image = services.image()
+    image = services.controller.image
     if request.topic_partitions is None:
         return _everywhere(image, kind)
     results = each_partition(

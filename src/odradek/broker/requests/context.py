@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from odradek.broker.requests.quotas import ClientQuotas
     from odradek.broker.transactions.producer_ids import ProducerIdAllocator
     from odradek.config.broker import BrokerConfig
+    from odradek.controller.cluster_controller import ClusterController
     from odradek.controller.controller import Controller
     from odradek.coordinator.group.group_coordinator import GroupCoordinator
     from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
@@ -103,7 +104,7 @@ class Services:
     timestamp_lookups: WorkRunner
     log_manager: LogManager
     image: Callable[[], MetadataImage]
-    controller: Controller
+    controller: Controller | ClusterController
     replica_manager: ReplicaManager
     producer_ids: ProducerIdAllocator
     fetch_sessions: FetchSessionCache

@@ -175,9 +175,7 @@ class LogManager:
                 be read, or a partition has two directories.
         """
         try:
-            for log_dir in self.log_dirs:
-                make_directories(self.files, log_dir.path)
-                self._lock(log_dir.path)
+            self._lock_directories()
             self._load_meta_properties(cluster_id, node_id)
             self._check_partition_directories()
             for log_dir in self.log_dirs:
@@ -188,6 +186,32 @@ class LogManager:
         except LogDirectoryError:
             self.unlock()
             raise
+
+    def lock(self, node_id: int) -> str | None:
+        """Lock the directories before `load`. Change nothing else in them.
+
+        Returns:
+            The cluster id in the directories, or None if they are new.
+
+        Raises:
+            LogDirectoryError: As for `load`.
+        """
+        try:
+            self._lock_directories()
+            cluster_id, _ = self._read_meta_properties(None, node_id)
+        except OSError as error:
+            self.unlock()
+            if isinstance(error, LogDirectoryError):
+                raise
+            raise LogDirectoryError(f"cannot open the log directory: {error}") from error
+        return cluster_id
+
+    def _lock_directories(self) -> None:
+        if self._locks:
+            return
+        for log_dir in self.log_dirs:
+            make_directories(self.files, log_dir.path)
+            self._lock(log_dir.path)
 
     def _lock(self, path: str) -> None:
         try:
@@ -204,7 +228,10 @@ class LogManager:
             lock.release()
         self._locks.clear()
 
-    def _load_meta_properties(self, cluster_id: str | None, node_id: int) -> None:
+    def _read_meta_properties(
+        self, cluster_id: str | None, node_id: int
+    ) -> tuple[str | None, dict[str, dict[str, str] | None]]:
+        """Return the cluster id, and the contents of ``meta.properties`` by path."""
         found = {
             log_dir.path: checkpoints.read_properties(
                 self.files, f"{log_dir.path}/{checkpoints.META_PROPERTIES_FILE}"
@@ -226,6 +253,10 @@ class LogManager:
                     f"{path} belongs to node {owner}, not to {node_id}. Set node.id={owner}, or "
                     "use another log directory"
                 )
+        return cluster_id, found
+
+    def _load_meta_properties(self, cluster_id: str | None, node_id: int) -> None:
+        cluster_id, found = self._read_meta_properties(cluster_id, node_id)
         self.cluster_id = cluster_id or uuid_to_string(self._randomness.uuid())
         for path, properties in found.items():
             if properties is None:

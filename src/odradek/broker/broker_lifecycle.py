@@ -1,0 +1,239 @@
+"""The session of a broker with the metadata store of its cluster, and its registration.
+
+A broker is registered while its ephemeral node ``/brokers/ids/N`` exists. The broker epoch is the
+czxid of that node. The node ends with the session. A broker that has lost its session begins
+another one and registers again, with the same incarnation id and another epoch (rule Z9).
+
+The id of a broker belongs to one process. The node of a process that was killed exists until its
+session has expired, so a start waits for that. If the node is still there, another broker uses the
+id, and the start is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from odradek.environment.clock import Clock
+from odradek.environment.timers import Timers
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId
+from odradek.metadata import znodes
+from odradek.metadata.image import UNKNOWN_BROKER_EPOCH, BrokerRegistration
+from odradek.metadata.store.interface import (
+    NO_SESSION,
+    MetadataStore,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    SessionState,
+    StoreError,
+    StoreFailure,
+    UnknownOutcomeError,
+)
+from odradek.metadata.store.resolution import create_ephemeral
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 500.0
+"""Delay before a registration, or the begin of a session, is tried again."""
+POLL_MS = 100.0
+"""Interval of the checks for the node of a former process."""
+
+
+class BrokerLifecycle:
+    """Owner of the session, and of the node of this broker. On the event loop.
+
+    Args:
+        store: The store, which is not open.
+        node_id: This broker.
+        clock, timers: The environment.
+        check_store: Checks, in each new session, that the store is still the one of the cluster.
+            Raises KafkaError if it is not.
+        failed: Called with the error after which this broker must stop.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        node_id: BrokerId,
+        *,
+        clock: Clock,
+        timers: Timers,
+        check_store: Callable[[], Awaitable[None]],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._store = store
+        self._node_id = node_id
+        self._clock = clock
+        self._timers = timers
+        self._check_store = check_store
+        self._failed = failed
+        self._registration: BrokerRegistration | None = None
+        self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
+        self._session_id = NO_SESSION
+        self._renewal: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        """The epoch of the registration. -1: this broker is not registered."""
+
+    # --- start ---
+
+    async def open(self) -> None:
+        """Begin the first session.
+
+        Raises:
+            KafkaError: The store cannot be reached.
+        """
+        try:
+            await self._store.open()
+        except StoreFailure as error:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
+        self._session_id = self._store.session_id
+        self._store.subscribe(self._session_changed)
+
+    async def await_id(self, timeout_ms: float) -> None:
+        """Wait until no other process is registered with the id of this broker.
+
+        Raises:
+            KafkaError: DUPLICATE_BROKER_REGISTRATION. Another process still is after the timeout.
+            StoreFailure: The session is not connected.
+        """
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        while (node := await self._registered_node()) is not None:
+            if self._clock.monotonic_ms() >= deadline_ms:
+                raise self._duplicate(node)
+            await self._timers.sleep(POLL_MS / 1000)
+
+    async def register(
+        self, registration: BrokerRegistration, clean_shutdown_epoch: int = UNKNOWN_BROKER_EPOCH
+    ) -> None:
+        """Register for the first time, in this session or, if it was lost, in another one.
+
+        Args:
+            registration: This broker, without its epoch.
+            clean_shutdown_epoch: The broker epoch in the clean-shutdown files of the log
+                directories.
+
+        Raises:
+            KafkaError: Another process is registered with this id, or the store belongs to another
+                cluster.
+        """
+        self._registration = registration
+        self._clean_shutdown_epoch = clean_shutdown_epoch
+        await self._register()
+
+    # --- sessions ---
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is not SessionState.LOST:
+            return
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        if self._registration is None or self._is_closed:
+            return
+        if self._renewal is None or self._renewal.done():
+            logger.warning(
+                "broker %d has lost its session with the metadata store. It begins another one",
+                self._node_id,
+            )
+            self._renewal = asyncio.get_running_loop().create_task(self._renew())
+
+    async def _renew(self) -> None:
+        try:
+            await self._register()
+        except KafkaError as error:
+            self._failed(error)
+
+    async def _register(self) -> None:
+        """Create the node of this broker in a session that is connected. Repeat until it exists."""
+        while not self._is_closed:
+            try:
+                if self._store.state in (SessionState.LOST, SessionState.CLOSED):
+                    await self._begin_session()
+                await self._store.connected()
+                await self._check_store()
+                if await self._create_node():
+                    return
+                await self._timers.sleep(POLL_MS / 1000)
+            except (StoreFailure, UnknownOutcomeError) as error:
+                logger.warning(
+                    "broker %d is not registered: %s. It tries again in %g s",
+                    self._node_id,
+                    error,
+                    RETRY_MS / 1000,
+                )
+                await self._timers.sleep(RETRY_MS / 1000)
+
+    async def _begin_session(self) -> None:
+        await self._store.close()
+        await self._store.open()
+
+    async def _create_node(self) -> bool:
+        """Return whether the node of this broker exists in the session that is open now."""
+        assert self._registration is not None, "the caller has checked"
+        data = znodes.encode_broker(
+            self._registration, self._clock.time_ms(), self._clean_shutdown_epoch
+        )
+        session_id = self._store.session_id
+        try:
+            created = await create_ephemeral(
+                self._store, self._path, data, former_session_id=self._session_id
+            )
+        except NodeExistsError:
+            node = await self._registered_node()
+            if node is None or self._is_own(node):
+                return False  # an earlier session of this process, which has not expired yet
+            raise self._duplicate(node) from None
+        except StoreError as error:
+            reason = f"the metadata store has no node {error.path}. It was changed or removed"
+            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason) from error
+        if self._store.session_id != session_id or self._store.state is SessionState.LOST:
+            return False
+        self._session_id = session_id
+        self.broker_epoch = created.stat.czxid
+        self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
+        logger.info("broker %d is registered with epoch %d", self._node_id, self.broker_epoch)
+        return True
+
+    @property
+    def _path(self) -> str:
+        return f"{znodes.BROKER_IDS}/{self._node_id}"
+
+    async def _registered_node(self) -> Node | None:
+        try:
+            return await self._store.get(self._path)
+        except NoNodeError:
+            return None
+
+    def _is_own(self, node: Node) -> bool:
+        assert self._registration is not None, "the caller has checked"
+        try:
+            found = znodes.decode_broker(self._node_id, node.data, node.stat.czxid)
+        except ValueError:
+            return False
+        return found.incarnation_id == self._registration.incarnation_id
+
+    def _duplicate(self, node: Node) -> KafkaError:
+        try:
+            other = znodes.decode_broker(self._node_id, node.data, node.stat.czxid)
+            where = f"by the broker at {other.host}:{other.port}"
+        except ValueError:
+            where = "by another process"
+        return KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"broker id {self._node_id} is in use {where}. Stop that broker, or set another "
+            "node.id",
+        )
+
+    # --- stop ---
+
+    async def close(self) -> None:
+        """End the session, and with it the registration."""
+        self._is_closed = True
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait([self._renewal])
+        if self._store.state is not SessionState.CLOSED:
+            await self._store.close()

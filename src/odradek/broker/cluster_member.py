@@ -1,0 +1,270 @@
+"""The part of a broker that belongs to a cluster: session, controller, and feed of metadata.
+
+A start takes these steps. Each one needs those before it:
+
+1. `join` begins the session, waits until no other process has the id of this broker, and prepares
+   the nodes of an empty store. It returns the id of the cluster. The log directories are locked by
+   now, and nothing in them has changed.
+2. The broker loads its logs, and binds its listeners. Its address is known now.
+3. `register` creates the node of this broker. The broker accepts connections, and executes the
+   requests of other brokers (`requests.start_gate`). It has to do so before it knows any metadata:
+   the first broker of a cluster becomes the controller, and follows its own feed over the network.
+4. `follow` contends for the role of the controller, and follows the feed. It returns when the
+   broker has caught up with the metadata.
+5. The broker loads its coordinators, and executes all requests.
+
+After a lost session the broker registers again (`broker_lifecycle`), and contends again.
+
+Imported only by a broker of a cluster, because it would delay the start of a single one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from odradek.broker.broker_lifecycle import BrokerLifecycle
+from odradek.broker.controller_locator import ControllerLocator
+from odradek.broker.requests.cluster import ClusterMembership
+from odradek.broker.requests.cluster_parts import SOFTWARE, channel_settings
+from odradek.config.broker import BrokerConfig
+from odradek.config.listeners import inter_broker_listener
+from odradek.controller.broker_requests import BrokerRequests
+from odradek.controller.cluster_controller import ClusterController
+from odradek.controller.loading import prepare
+from odradek.environment.environment import Environment
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, Uuid
+from odradek.metadata import znodes
+from odradek.metadata.controller_channel import (
+    ControllerChannel,
+    ControllerChannelSettings,
+    ControllerNode,
+)
+from odradek.metadata.feed_client import FeedClient, FeedClientSettings
+from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.publisher import Subscriber
+from odradek.metadata.store.interface import (
+    MetadataStore,
+    NoNodeError,
+    StoreError,
+    StoreFailure,
+    UnknownOutcomeError,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Settings of a broker of a cluster.
+
+    Attributes:
+        chroot: The path of the store's root in ZooKeeper.
+        id_timeout_ms: How long a start waits for the end of another process with the id of this
+            broker. ZooKeeper keeps the node of a process that was killed for the timeout of its
+            session.
+    """
+
+    chroot: str = ""
+    id_timeout_ms: float = 20_000
+
+
+class ClusterMember(ClusterMembership):
+    """Owned by `BrokerServer`. All of it runs on the event loop.
+
+    Args:
+        config: The configs of the broker.
+        environment: The environment.
+        store: The store, which is not open.
+        settings: Settings of the cluster.
+        failed: Called with the error after which this broker must stop.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        store: MetadataStore,
+        settings: ClusterSettings,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._store = store
+        self._settings = settings
+        self._failed = failed
+        self._node_id = BrokerId(config.node_id)
+        self._channels: list[ControllerChannel] = []
+        self._subscribers: list[Subscriber] = []
+        self._feed: FeedClient | None = None
+        self.cluster_id = ""
+        self.lifecycle = BrokerLifecycle(
+            store,
+            self._node_id,
+            clock=environment.clock,
+            timers=environment.timers,
+            check_store=self._check_store,
+            failed=failed,
+        )
+        self._locator = ControllerLocator(
+            store, inter_broker_listener(config), environment.timers, self._located
+        )
+        self.cluster_controller = ClusterController(
+            store,
+            config,
+            clock=environment.clock,
+            timers=environment.timers,
+            randomness=environment.randomness,
+            cluster_id=lambda: self.cluster_id,
+            standby_image=lambda: self.image,
+        )
+        self.cluster_controller.subscribe(self._role_changed)
+        self._controller_requests = BrokerRequests(self.cluster_controller)
+
+    # --- ClusterMembership ---
+
+    @property
+    def is_controller(self) -> bool:
+        return self.cluster_controller.is_active
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.lifecycle.broker_epoch
+
+    @property
+    def controller_requests(self) -> BrokerRequests:
+        return self._controller_requests
+
+    def controller(self) -> ControllerNode | None:
+        return self._locator.node
+
+    # --- parts for others ---
+
+    @property
+    def image(self) -> MetadataImage:
+        """The image of this broker. Empty before the broker has followed the feed."""
+        if self._feed is None:
+            return MetadataImage(cluster_id=self.cluster_id)
+        return self._feed.image
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Add a subscriber to the metadata of this broker, before `follow`."""
+        self._subscribers.append(subscriber)
+
+    def new_channel(self, purpose: str) -> ControllerChannel:
+        """Return a channel to the active controller. Each purpose has its own.
+
+        Responses of a channel arrive in the order of its requests.
+        """
+        channel = ControllerChannel(
+            self.controller,
+            self._environment,
+            settings=ControllerChannelSettings(channel=channel_settings(self._config)),
+            client_id=f"broker-{self._node_id}-{purpose}",
+            software=SOFTWARE,
+        )
+        self._channels.append(channel)
+        return channel
+
+    def add_channel(self, channel: ControllerChannel) -> None:
+        """Report a new controller to this channel, too. Its owner closes it."""
+        self._channels.append(channel)
+
+    # --- start ---
+
+    async def join(self, directory_cluster_id: str | None) -> None:
+        """Begin the session, and check that this broker may join the cluster of the store.
+
+        Args:
+            directory_cluster_id: The cluster id in the log directories, if they have one.
+
+        Raises:
+            KafkaError: The broker may not join, or the store cannot be used. Nothing in the log
+                directories has changed.
+        """
+        await self.lifecycle.open()
+        try:
+            await self.lifecycle.await_id(self._settings.id_timeout_ms)
+            new_uuid = self._environment.randomness.uuid
+            self.cluster_id = await prepare(self._store, directory_cluster_id, new_uuid)
+        except (StoreFailure, StoreError, UnknownOutcomeError) as error:
+            reason = f"the metadata store cannot be used: {error}"
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, reason) from error
+
+    async def _check_store(self) -> None:
+        """Check that the store still belongs to the cluster.
+
+        Raises:
+            KafkaError: It was emptied, or is another one.
+        """
+        try:
+            node = await self._store.get(znodes.CLUSTER_ID)
+            found = znodes.decode(node.data).get("id")
+        except NoNodeError:
+            found = None
+        except (ValueError, AttributeError):
+            found = "an invalid node"
+        if found != self.cluster_id:
+            content = "is empty" if found is None else f"belongs to another cluster ({found})"
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"the metadata store of cluster {self.cluster_id} {content}. The broker stops",
+            )
+
+    async def register(self, registration: BrokerRegistration) -> None:
+        """Create the node of this broker, which then can receive requests of other brokers.
+
+        Raises:
+            KafkaError: The id of this broker is in use.
+        """
+        await self.lifecycle.register(registration)
+
+    async def follow(self) -> None:
+        """Contend for the role of the controller, and follow the feed.
+
+        Return when the broker has caught up with the metadata and all subscribers have processed
+        it.
+        """
+        session_timeout_ms = self._config.get_int("broker.session.timeout.ms")
+        self._feed = FeedClient(
+            self.new_channel("feed"),
+            config=self._config,
+            cluster_id=self.cluster_id,
+            broker_id=self._node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            timers=self._environment.timers,
+            clock=self._environment.clock,
+            on_failure=self._failed,
+            settings=FeedClientSettings.for_session(session_timeout_ms),
+        )
+        for subscriber in self._subscribers:
+            self._feed.subscribe(subscriber)
+        self.cluster_controller.start()
+        self._feed.start()
+        await self._feed.caught_up()
+
+    # --- events ---
+
+    def _role_changed(self) -> None:
+        self._locator.controller_changed(self.cluster_controller.controller_id)
+
+    def _located(self) -> None:
+        for channel in self._channels:
+            channel.controller_changed()
+
+    def deletions_finished(self, topic_ids: Collection[Uuid]) -> None:
+        """Report soon that this broker has no logs of these deleted topics."""
+
+    # --- stop ---
+
+    async def stop(self) -> None:
+        """Stop to follow and to control, and end the session."""
+        self._locator.stop()
+        if self._feed is not None:
+            await self._feed.stop()
+        for channel in self._channels:
+            channel.close()
+        await asyncio.gather(self.lifecycle.close(), self.cluster_controller.stop())

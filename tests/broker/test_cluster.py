@@ -1,0 +1,232 @@
+"""Three brokers of one cluster on loopback sockets: topics with one replica."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.delete_topics_response import DeleteTopicsResponse
+from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
+from odradek.protocol.messages.describe_cluster_response import DescribeClusterResponse
+from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from odradek.protocol.messages.find_coordinator_response import FindCoordinatorResponse
+from odradek.protocol.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.protocol.messages.incremental_alter_configs_response import (
+    IncrementalAlterConfigsResponse,
+)
+from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
+from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.metadata_response import MetadataResponse
+from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
+
+IDS = (1, 2, 3)
+TOPIC_CONFIG = 2
+SET = 0
+
+Test = Callable[[ClusterBrokers], Awaitable[None]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, patient: None) -> Callable[[Test], None]:
+    return lambda test: run_with_cluster(tmp_path, test)
+
+
+def test_every_broker_serves_the_partitions_that_it_leads(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", at=2)
+        assert {cluster.leader("t", number) for number in range(3)} == set(IDS)
+        for number in range(3):
+            result = await cluster.produce("t", b"value%d" % number, partition=number)
+            assert result.error_code == ErrorCode.NONE
+        for number in range(3):
+            assert await cluster.fetch("t", number) == [b"value%d" % number]
+
+    run(test)
+
+
+def test_a_broker_that_does_not_lead_a_partition_names_the_leader(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[2]])
+        result = await cluster.produce("t", b"value", at=1)
+        assert result.error_code in (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+
+    run(test)
+
+
+def test_every_broker_executes_admin_requests(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        for broker in IDS:
+            name = f"t{broker}"
+            await cluster.create_topic(name, at=broker)
+            setting = AlterableConfig("retention.ms", SET, "1234567")
+            resource = AlterConfigsResource(TOPIC_CONFIG, name, [setting])
+            altered = await cluster.call(
+                broker, IncrementalAlterConfigsRequest([resource]), IncrementalAlterConfigsResponse
+            )
+            assert altered.responses[0].error_code == ErrorCode.NONE
+            await cluster.until(
+                lambda name=name: all(  # type: ignore[misc]
+                    cluster.image(each).topic_configs.get(name) == {"retention.ms": "1234567"}
+                    for each in IDS
+                )
+            )
+            request = DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=30_000)
+            deleted = await cluster.call(broker, request, DeleteTopicsResponse)
+            assert deleted.responses[0].error_code == ErrorCode.NONE
+            await cluster.until(
+                lambda name=name: all(  # type: ignore[misc]
+                    name not in cluster.image(each).topics_by_name for each in IDS
+                )
+            )
+
+    run(test)
+
+
+def test_metadata_and_describe_cluster_return_the_address_of_each_broker(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t")
+        for broker in IDS:
+            for listener in ("CLIENTS", "BROKERS"):
+                addresses = {each: ("127.0.0.1", cluster.port(each, listener)) for each in IDS}
+                metadata = await cluster.call(
+                    broker,
+                    MetadataRequest([MetadataRequestTopic(name="t")]),
+                    MetadataResponse,
+                    listener=listener,
+                )
+                found = {each.node_id: (each.host, each.port) for each in metadata.brokers}
+                assert found == addresses
+                leaders = [each.leader_id for each in metadata.topics[0].partitions]
+                assert leaders == [cluster.leader("t", number) for number in range(3)]
+                described = await cluster.call(
+                    broker, DescribeClusterRequest(), DescribeClusterResponse, listener=listener
+                )
+                found = {each.broker_id: (each.host, each.port) for each in described.brokers}
+                assert found == addresses
+                assert described.cluster_id == metadata.cluster_id == cluster.member(1).cluster_id
+
+    run(test)
+
+
+def test_every_broker_names_the_same_coordinator(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        found = set()
+        for broker in IDS:
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=["group"])
+            coordinator = None
+            while coordinator is None or coordinator.error_code:
+                response = await cluster.call(broker, request, FindCoordinatorResponse)
+                (coordinator,) = response.coordinators
+                assert coordinator.error_code in (
+                    ErrorCode.NONE,
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                )
+            assert coordinator.port == cluster.port(coordinator.node_id)
+            found.add(coordinator.node_id)
+        assert len(found) == 1
+
+    run(test)
+
+
+def test_a_producer_id_is_given_out_once(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        found = []
+        for broker in IDS * 3:
+            response = await cluster.call(
+                broker, InitProducerIdRequest(None, 60_000), InitProducerIdResponse
+            )
+            assert response.error_code == ErrorCode.NONE
+            found.append(response.producer_id)
+        assert len(set(found)) == len(found)
+        assert len({each // 1000 for each in found}) == 3, "one block for each broker"
+
+    run(test)
+
+
+def test_the_cluster_goes_on_after_a_restart_of_the_controller(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("before")
+        former = cluster.controller_id
+        epochs = {each: cluster.member(each).broker_epoch for each in IDS}
+        await cluster.stop(former)
+        await cluster.until(lambda: any(cluster.member(e).is_controller for e in cluster.servers))
+        assert cluster.controller_id != former
+        await cluster.start(former)
+        assert cluster.member(former).broker_epoch > max(epochs.values())
+        for broker in IDS:
+            await cluster.create_topic(f"after{broker}", at=broker)
+        for name in ("before", "after1", "after2", "after3"):
+            for number in range(3):
+                await cluster.until(lambda n=name, p=number: cluster.leader(n, p) != -1)  # type: ignore[misc]
+                assert (await cluster.produce(name, b"v", partition=number)).error_code == 0
+                assert await cluster.fetch(name, number) == [b"v"]
+
+    run(test)
+
+
+def test_records_of_a_leader_survive_its_restart(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        leader = next(each for each in IDS if each != cluster.controller_id)
+        other = cluster.controller_id
+        await cluster.create_topic("t", assignment=[[leader]])
+        await cluster.produce("t", b"before")
+        await cluster.stop(leader)
+        await cluster.until(lambda: _leader(cluster, other) == -1)
+        await cluster.start(leader)
+        await cluster.until(lambda: _leader(cluster, leader) == leader)
+        assert (await cluster.produce("t", b"after", at=leader)).error_code == ErrorCode.NONE
+        assert await cluster.fetch("t", at=leader) == [b"before", b"after"]
+
+    run(test)
+
+
+def _leader(cluster: ClusterBrokers, broker: int) -> int:
+    found = cluster.image(broker).partition("t", 0)
+    assert found is not None
+    return found.leader
+
+
+@pytest.mark.parametrize("of_controller", [True, False])
+def test_a_broker_registers_again_after_its_session_has_expired(
+    run: Callable[[Test], None], *, of_controller: bool
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        controller = cluster.controller_id
+        broker = controller if of_controller else next(e for e in IDS if e != controller)
+        await cluster.create_topic("t", assignment=[[broker]])
+        await cluster.produce("t", b"before")
+        epoch = cluster.member(broker).broker_epoch
+        cluster.expire(broker)
+        await cluster.until(lambda: cluster.member(broker).broker_epoch > epoch)
+        await cluster.until(
+            lambda: all(
+                cluster.image(e).brokers[broker].epoch > epoch  # type: ignore[index]
+                and not cluster.image(e).brokers[broker].fenced  # type: ignore[index]
+                and _leader(cluster, e) == broker
+                for e in IDS
+            )
+        )
+        assert (await cluster.produce("t", b"after")).error_code == ErrorCode.NONE
+        assert await cluster.fetch("t") == [b"before", b"after"]
+        await asyncio.gather(*(cluster.create_topic(f"at{each}", at=each) for each in IDS))
+
+    run(test)
