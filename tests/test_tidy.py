@@ -565,7 +565,6 @@ USED_ELSEWHERE = {
     "controller.cluster_controller.ClusterController.elect_leaders",
     "controller.cluster_controller.ClusterController.unregister_broker",
     "controller.election.broker_unfenced",
-    "controller.election.min_isr_changed",
     # awaits the replica fetcher
     "replication.follower_decisions.accepts_response",
     "replication.follower_decisions.follower_high_watermark",

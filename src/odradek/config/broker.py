@@ -178,7 +178,13 @@ class BrokerConfig:
 
     def check_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
         """Raise INVALID_CONFIG if `set_dynamic` would refuse these values. Change nothing."""
-        BrokerConfig(self._initial).set_dynamic(broker, cluster)
+        self.with_dynamic(broker, cluster)
+
+    def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfig:
+        """Return a copy with these values altered at run time, see `set_dynamic`."""
+        copy = BrokerConfig(self._initial)
+        copy.set_dynamic(broker, cluster)
+        return copy
 
     def check_resizing(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
         """Check that valid values do not change the number of cleaner threads by too much.
@@ -189,8 +195,7 @@ class BrokerConfig:
         Raises:
             KafkaError: INVALID_CONFIG.
         """
-        changed = BrokerConfig(self._initial)
-        changed.set_dynamic(broker, cluster)
+        changed = self.with_dynamic(broker, cluster)
         before, after = self.get_int(_CLEANER_THREADS), changed.get_int(_CLEANER_THREADS)
         if before == after or not changed.get_bool("log.cleaner.enable"):
             return

@@ -28,9 +28,6 @@ from odradek.metadata.records import MetadataRecord
 from odradek.protocol.messages.partition_record import PartitionRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 
-ELECTION_CONFIGS = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
-"""Configs of which a change may elect leaders or clear the ELR."""
-
 
 def planning_alter_partitions(
     image: MetadataImage,

@@ -34,6 +34,12 @@ from odradek.controller.broker_changes import (
 from odradek.controller.broker_registry import BrokerRegistry
 from odradek.controller.controller_term import Committed, ControllerTerm, Deposed
 from odradek.controller.election import Election, may_shut_down, stopped_cleanly
+from odradek.controller.election_policies import (
+    UNCLEAN,
+    ElectionPolicies,
+    check_min_isr,
+    planning_min_isr,
+)
 from odradek.controller.event_queue import EventQueue
 from odradek.controller.feed_server import FeedServer
 from odradek.controller.loading import MetadataChanged
@@ -154,6 +160,7 @@ class ClusterController:
         self._cluster_id = cluster_id
         self._standby_image = standby_image
         self._settings = settings or controller_settings(config)
+        self._policies = ElectionPolicies(config)
         self._events = EventQueue()
         self._queued: set[Callable[[], Awaitable[None]]] = set()
         self._term: ControllerTerm | None = None
@@ -382,12 +389,13 @@ class ClusterController:
         for broker, registration in term.image.brokers.items():
             if broker not in changes.after:
                 changes.after[broker] = replace(registration, fenced=True)
-        planning = planning_broker_changes(term.image, changes, term.policies(self._config))
+        planning = planning_broker_changes(term.image, changes, self._policies.of(term.image))
         records = await in_slices(planning)
         brokers = term.image.brokers.with_changes(dict(_live(changes)))
         records = broker_plans.missing_partitions(term.unfinished_topics(), term.image, brokers) + (
             records
         )
+        records += self._policies.safety_records(term.image)
         await term.commit(records, always=True)
         await term.resume_deletions()
         if self._term is not term:
@@ -448,7 +456,7 @@ class ClusterController:
             fenced = not term.registry.is_live(broker)
             if broker not in changes.after and registration.fenced != fenced:
                 changes.after[broker] = replace(registration, fenced=fenced)
-        planning = planning_broker_changes(term.image, changes, term.policies(self._config))
+        planning = planning_broker_changes(term.image, changes, self._policies.of(term.image))
         committed = await term.commit(await in_slices(planning))
         self._waits.check(term.registry.applied_offsets())
         return committed
@@ -502,7 +510,7 @@ class ClusterController:
             )
             if after != before:
                 changes = BrokerChanges(after={broker: after})
-                policies = term.policies(self._config)
+                policies = self._policies.of(term.image)
                 planning = planning_broker_changes(term.image, changes, policies)
                 committed = await term.commit(await in_slices(planning))
                 if after.in_controlled_shutdown and not before.in_controlled_shutdown:
@@ -535,7 +543,7 @@ class ClusterController:
                 text = f"Broker {broker} is running. Stop it first."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
             changes = BrokerChanges(after={broker: None}, restarts={broker: False})
-            policies = term.policies(self._config)
+            policies = self._policies.of(term.image)
             planning = planning_broker_changes(term.image, changes, policies)
             await term.commit(await in_slices(planning))
 
@@ -547,7 +555,7 @@ class ClusterController:
         """Elect leaders of partitions that have none, uncleanly where the topic permits it."""
         if self._term is None:
             return
-        policies = self._term.policies(self._config)
+        policies = self._policies.of(self._term.image)
         planning = planning_elections(self._term.image, policies)
         await self._term.commit(await in_slices(planning))
         self._arm("unclean", self._settings.unclean_interval_ms, self._elect_leaderless)
@@ -558,7 +566,7 @@ class ClusterController:
             return
         planning = broker_plans.planning_balance(
             self._term.image,
-            self._term.policies(self._config),
+            self._policies.of(self._term.image),
             self._settings.imbalance_percentage,
         )
         await self._term.commit(await in_slices(planning))
@@ -596,7 +604,7 @@ class ClusterController:
         """
         return await self._planned(
             lambda term: broker_plans.planning_requested_elections(
-                term.image, election, partitions, term.policies(self._config)
+                term.image, election, partitions, self._policies.of(term.image)
             )
         )
 
@@ -621,7 +629,7 @@ class ClusterController:
             if error:
                 raise KafkaError(error)
             planning = broker_plans.planning_alter_partitions(
-                term.image, changes, term.policies(self._config)
+                term.image, changes, self._policies.of(term.image)
             )
             plan = await in_slices(planning)
             await term.commit(plan.records)
@@ -668,13 +676,18 @@ class ClusterController:
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
         """Alter configs of any resources. The results are in order of `changes`."""
-        results = await self._planned(
-            lambda term: plans.planning_config_changes(term.image, self._config, changes),
-            validate_only,
-        )
-        if not validate_only and any(
-            op.name in broker_plans.ELECTION_CONFIGS for change in changes for op in change.ops
-        ):
+
+        def planning(term: ControllerTerm) -> plans.Planning[list[KafkaError | None]]:
+            image = term.image
+            plan = yield from plans.planning_config_changes(
+                image, self._config, changes, check_min_isr
+            )
+            changed = yield from planning_min_isr(image, plan.records, self._policies.of)
+            plan.records[:0] = changed
+            return plan
+
+        results = await self._planned(planning, validate_only)
+        if not validate_only and any(op.name == UNCLEAN for each in changes for op in each.ops):
             self._queue(self._elect_leaderless)
         return results
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Generator, Sequence
 
-from odradek.config.broker import BrokerConfig
 from odradek.controller.applied_waits import elected_leaders
 from odradek.controller.broker_registry import BrokerRegistry
-from odradek.controller.election import ElectionPolicy
 from odradek.controller.metadata_writer import MetadataWriter
 from odradek.controller.store_operations import UnfinishedTopic, store_operations
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName
 from odradek.metadata import znodes
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
-from odradek.metadata.image import MetadataImage, Overrides, TopicImage
+from odradek.metadata.image import MetadataImage, TopicImage
 from odradek.metadata.records import MetadataRecord
 from odradek.metadata.store.interface import Delete, MetadataStore, Operation, StoreError
 from odradek.protocol.messages.config_record import ConfigRecord
@@ -24,9 +22,6 @@ from odradek.protocol.messages.topic_record import TopicRecord
 from odradek.slicing import in_slices
 
 logger = logging.getLogger(__name__)
-
-MIN_ISR = "min.insync.replicas"
-UNCLEAN = "unclean.leader.election.enable"
 
 
 class Deposed(KafkaError):
@@ -109,19 +104,6 @@ class ControllerTerm:
     @property
     def epoch(self) -> int:
         return self._writer.epoch
-
-    def policies(self, config: BrokerConfig) -> Callable[[TopicName], ElectionPolicy]:
-        """Return a function that returns what decides the elections of a topic's partitions."""
-        default = _policy(config, {})
-        topic_configs = self.image.topic_configs
-
-        def policy(name: TopicName) -> ElectionPolicy:
-            overrides = topic_configs.get(name)
-            if overrides is None or (MIN_ISR not in overrides and UNCLEAN not in overrides):
-                return default
-            return _policy(config, overrides)
-
-        return policy
 
     async def commit(self, records: Sequence[MetadataRecord], *, always: bool = False) -> Committed:
         """Write the records and publish them.
@@ -303,8 +285,3 @@ def _belong(earlier: MetadataRecord, later: MetadataRecord) -> bool:
             later.resource_name,
         )
     return isinstance(earlier, TopicRecord)
-
-
-def _policy(config: BrokerConfig, overrides: Overrides) -> ElectionPolicy:
-    log_config = config.log_config(overrides)
-    return ElectionPolicy(log_config.min_insync_replicas, log_config.unclean_leader_election_enable)

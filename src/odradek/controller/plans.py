@@ -23,6 +23,7 @@ from odradek.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
     MetadataImage,
+    Overrides,
     TopicDeletion,
 )
 from odradek.metadata.image_records import (
@@ -125,9 +126,15 @@ def planning_partitions(
 
 
 def planning_config_changes(
-    image: MetadataImage, config: BrokerConfig, changes: Sequence[ConfigChange]
+    image: MetadataImage,
+    config: BrokerConfig,
+    changes: Sequence[ConfigChange],
+    check: Callable[[ConfigChange, Overrides, Overrides], None] = lambda *_: None,
 ) -> Planning[list[KafkaError | None]]:
-    """Plan changes of configs of any resources."""
+    """Plan changes of configs of any resources.
+
+    `check` raises KafkaError if it refuses a change with its overrides before and after.
+    """
     plan: Plan[list[KafkaError | None]] = Plan([])
     left = ELEMENTS_PER_SLICE
     for change in changes:
@@ -137,11 +144,12 @@ def planning_config_changes(
             yield
         try:
             check_change_count(len(changes))
+            before = change.configs(image)
             configs = plan_config_change(image, config, change)
+            check(change, before, configs)
         except KafkaError as error:
             plan.result.append(error)
             continue
-        before = change.configs(image)
         plan.records += config_records(change.type, change.name, before, configs)
         plan.result.append(None)
     return plan

@@ -1,0 +1,144 @@
+"""``min.insync.replicas`` of a cluster: one value for controller and leaders, and the ELR (E4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.controller.alter_partition import AlterPartition
+from odradek.controller.cluster_controller import ClusterController
+from odradek.errors import ErrorCode
+from odradek.ids import BrokerId
+from odradek.metadata import znodes
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.store.memory import MemoryStore
+from tests.controller.cluster_nodes import World
+from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
+
+MIN_ISR = "min.insync.replicas"
+TWO = {MIN_ISR: "2"}
+
+
+def _change(kind: ResourceType, name: str, value: str | None, **fields: bool) -> ConfigChange:
+    op = ConfigOp(MIN_ISR, OpType.DELETE if value is None else OpType.SET, value)
+    return ConfigChange(kind, name, (op,), **fields)
+
+
+def _alter(world: World, kind: ResourceType, name: str, value: str | None) -> ErrorCode:
+    change = _change(kind, name, value)
+    (error,) = world.run(world.controller().alter_configs([change]))
+    return ErrorCode.NONE if error is None else error.code
+
+
+def _shrink(world: World) -> None:
+    """Shrink the ISR of the partition to its leader. The other members go to the ELR."""
+    controller, partition = world.controller(), _partition(world)
+    leader = world.nodes[partition.leader]
+    isr = ((leader.id, leader.broker_epoch),)
+    change = AlterPartition(
+        leader.id, leader.broker_epoch, partition.leader_epoch, partition.partition_epoch, isr
+    )
+    topic_id = controller.image.topics_by_name[A].topic_id
+    call = controller.alter_partitions(leader.id, leader.broker_epoch, [(topic_id, 0, change)])
+    world.run(call)
+    assert _partition(world).isr == (leader.id,)
+    assert len(_partition(world).elr) == 2
+
+
+def _without_events(controller: ClusterController) -> None:
+    """Let nothing follow a request: the controller may fail right after its write."""
+    controller._queue = lambda _: None  # type: ignore[method-assign,assignment]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(ResourceType.TOPIC, "a"), (ResourceType.BROKER, "")], ids=["topic", "all"]
+)
+def test_e4_lowered_minimum_clears_the_elr_in_the_same_write(kind: ResourceType, name: str) -> None:
+    """The leader commits with the new minimum. A member of the ELR may lack these records."""
+    with running(configs=TWO) as world:
+        _create(world, count=1)
+        _shrink(world)
+        _without_events(world.controller())
+        writes = len(world.ensemble.positions)
+        assert _alter(world, kind, name, "1") is ErrorCode.NONE
+        assert len(world.ensemble.positions) == writes + 1
+        assert _partition(world).elr == ()
+
+
+def test_e4_raised_minimum_counts_from_its_metadata_offset_on() -> None:
+    with running() as world:
+        _create(world, count=1)
+        assert _alter(world, ResourceType.TOPIC, "a", "2") is ErrorCode.NONE
+        _shrink(world)
+
+
+def test_e4_minimum_of_the_controller_is_that_of_its_image() -> None:
+    """The configs of the controller's broker follow later, with the feed."""
+    with running(configs=TWO) as world:
+        _create(world, count=1)
+        assert _alter(world, ResourceType.BROKER, "", "1") is ErrorCode.NONE
+        controller, partition = world.controller(), _partition(world)
+        leader = world.nodes[partition.leader]
+        isr = ((leader.id, leader.broker_epoch),)
+        change = AlterPartition(leader.id, leader.broker_epoch, 0, 0, isr)
+        topic_id = controller.image.topics_by_name[A].topic_id
+        call = controller.alter_partitions(leader.id, leader.broker_epoch, [(topic_id, 0, change)])
+        world.run(call)
+        assert (_partition(world).isr, _partition(world).elr) == ((leader.id,), ())
+
+
+def test_e4_minimum_of_a_new_cluster_is_in_its_metadata() -> None:
+    """Brokers may be started with different values. All of them have to use one."""
+    with running(configs=TWO) as world:
+        controller = _stable(world)
+        assert controller.image.broker_configs[""][MIN_ISR] == "2"
+        offset = controller.image.offset
+        active = world.active()
+        assert active is not None
+        world.run(active.kill())
+        world.advance(25)
+        assert _stable(world).image.broker_configs[""][MIN_ISR] == "2"
+        assert world.controller().image.offset > offset
+
+
+def test_e4_minimum_of_one_broker_is_removed_at_a_take_over() -> None:
+    """A single broker, whose metadata was moved into the cluster, may have had one."""
+    with running() as world:
+
+        async def write() -> None:
+            store = MemoryStore(world.ensemble, timers=world.timers)
+            await store.open()
+            path = znodes.broker_config_path("1")
+            await store.create(path, znodes.encode_configs({MIN_ISR: "3", "num.io.threads": "5"}))
+            await store.delete(znodes.CONTROLLER)
+            await store.close()
+
+        for node in world.nodes.values():
+            node.controller._must_load = True
+        world.run(write())
+        world.ensemble.violations.clear()  # the write is not one of a controller
+        world.advance(5)
+        assert _stable(world).image.broker_configs["1"] == {"num.io.threads": "5"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("1", "2", ErrorCode.INVALID_CONFIG),
+        ("", None, ErrorCode.INVALID_CONFIG),
+        ("", "2", ErrorCode.NONE),
+        ("1", None, ErrorCode.NONE),
+    ],
+)
+def test_e4_brokers_have_one_minimum(name: str, value: str | None, error: ErrorCode) -> None:
+    with running() as world:
+        assert _alter(world, ResourceType.BROKER, name, value) is error
+        assert "1" not in world.controller().image.broker_configs
+
+
+def test_e4_minimum_of_all_brokers_is_kept_when_all_configs_are_replaced() -> None:
+    with running() as world:
+        change = ConfigChange(ResourceType.BROKER, "", (), replace=True)
+        (error,) = world.run(world.controller().alter_configs([change]))
+        assert error is not None
+        assert error.code is ErrorCode.INVALID_CONFIG
+        assert BrokerId(1) in world.controller().image.brokers
