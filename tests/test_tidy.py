@@ -55,14 +55,12 @@ def test_no_module_is_an_orphan() -> None:
     """Every module is imported by another module, or is an entry point that is listed here."""
     entry_points = {
         "replication.follower_decisions",  # awaits the fetcher of followers
-        "replication.replication_state",  # awaits Partition
         "__main__",
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
         "protocol.show",
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
-        "log.follower_read",  # awaits the leader's side of replication
         "log.truncation",  # awaits the replica fetcher
         "metadata.store.zookeeper",  # awaits `odradek serve --zookeeper`
         "pipeline.jobs.ingest",
@@ -553,13 +551,18 @@ USED_ELSEWHERE = {
         )
     ),
     # awaits the replica fetcher
-    "log.follower_read.read_for_follower",
     "log.truncation.LogTruncations.truncate_fully_and_start_at",
     "log.unified_log.UnifiedLog.append_as_follower",
     "replication.partition.Partition.follower_appended",
     "replication.partition.Partition.truncation_ended",
-    # awaits the leader of replicated partitions
-    "replication.partition.ProposalSender.propose",
+    # awaits the fetch sessions of followers
+    "replication.partition.Partition.fetch_as_follower",
+    "replication.partition.Partition.unwatch_follower",
+    "replication.partition.Partition.watch_follower",
+    # awaits the sender of proposed ISRs
+    "replication.partition.Partition.check_followers",
+    "replication.partition.Partition.proposal_failed",
+    "replication.partition.Partition.proposal_succeeded",
     # awaits the controller of a cluster
     "controller.broker_requests.BrokerRequests.assign_replicas_to_dirs",
     "controller.cluster_controller.ClusterController.elect_leaders",
@@ -570,24 +573,9 @@ USED_ELSEWHERE = {
     "replication.follower_decisions.follower_high_watermark",
     "replication.follower_decisions.restart_for",
     "replication.follower_decisions.truncation_for",
-    # awaits Partition
-    *(
-        f"replication.replication_state.ReplicationState.{name}"
-        for name in (
-            "acknowledgement",
-            "alter_partition_failed",
-            "alter_partition_succeeded",
-            "follower_fetched",
-            "has_enough_replicas",
-            "is_high_watermark_of_epoch",
-            "last_fetch_of_isr_ms",
-            "leader_appended",
-            "leader_flushed",
-            "log_start_changed",
-            "maybe_shrink_isr",
-            "partition_changed",
-        )
-    ),
+    # awaits the lookups of offsets
+    "replication.replication_state.ReplicationState.has_enough_replicas",
+    "replication.replication_state.ReplicationState.is_high_watermark_of_epoch",
 }
 
 

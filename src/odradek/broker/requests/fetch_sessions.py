@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from odradek.environment.clock import Clock
-    from odradek.replication.partition import FetchPartitionData
+    from odradek.replication.fetch_data import FetchPartitionData
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
