@@ -564,7 +564,6 @@ USED_ELSEWHERE = {
     "replication.partition.Partition.proposal_failed",
     "replication.partition.Partition.proposal_succeeded",
     # awaits the controller of a cluster
-    "controller.broker_requests.BrokerRequests.assign_replicas_to_dirs",
     "controller.cluster_controller.ClusterController.elect_leaders",
     "controller.cluster_controller.ClusterController.unregister_broker",
     "controller.election.broker_unfenced",
