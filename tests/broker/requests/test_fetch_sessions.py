@@ -7,17 +7,19 @@ import itertools
 import pytest
 
 from odradek.broker.requests.fetch_sessions import (
-    EPOCH_MAX,
     EVICTION_AGE_MS,
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    INVALID_SESSION_ID,
     TOPIC_NAME_BYTES_MAX,
     FetchPartition,
     FetchSessionCache,
 )
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode
+from odradek.protocol.fetch_session import (
+    EPOCH_MAX,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    INVALID_SESSION_ID,
+)
 
 
 def requested(*partitions: int, offset: int = 0, topic: str = "t") -> list[FetchPartition]:

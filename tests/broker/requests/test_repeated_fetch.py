@@ -17,7 +17,6 @@ from odradek.broker.handlers.fetch import ZSTD_VERSION
 from odradek.broker.main import fallbacks_forced
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.fetch_sessions import (
-    EPOCH_MAX,
     FetchPartition,
     FetchSession,
     FetchSessionCache,
@@ -30,6 +29,7 @@ from odradek.errors import ErrorCode
 from odradek.log.residency import NotResident
 from odradek.net.connection import CloseConnection
 from odradek.protocol.codec import decoder
+from odradek.protocol.fetch_session import EPOCH_MAX
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from odradek.protocol.messages.fetch_response import FetchResponse
 from odradek.records.region import FileRegion

@@ -26,11 +26,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import each, each_partition
-from odradek.broker.requests.fetch_sessions import INVALID_SESSION_ID, FetchContext, FetchPartition
+from odradek.broker.requests.fetch_sessions import FetchContext, FetchPartition
 from odradek.broker.requests.leader_hints import leader_endpoints
 from odradek.broker.requests.throttling import fetch_limit, throttled_fetch
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
+from odradek.protocol.fetch_session import INVALID_SESSION_ID
 from odradek.protocol.messages.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
@@ -41,7 +42,7 @@ from odradek.protocol.messages.fetch_response import (
     PartitionData,
 )
 from odradek.replication.delayed_fetch import CONSUMER, FetchParams, close_regions
-from odradek.replication.fetch_data import READ_COMMITTED, FetchIsolation, FetchPartitionData
+from odradek.replication.partition import READ_COMMITTED, FetchIsolation, FetchPartitionData
 from odradek.results import Result
 
 if TYPE_CHECKING:

@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING
 from odradek.errors import ErrorCode
 from odradek.ids import Uuid
 from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
+from odradek.protocol.fetch_session import (
+    EPOCH_MAX,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    INVALID_SESSION_ID,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from odradek.environment.clock import Clock
-    from odradek.replication.fetch_data import FetchPartitionData
-
-INVALID_SESSION_ID = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-EPOCH_MAX = 2**31 - 1
+    from odradek.replication.partition import FetchPartitionData
 
 # A larger session never replaces a session younger than this. Any new session may replace a session
 # that was unused for longer.

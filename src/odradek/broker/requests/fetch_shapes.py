@@ -17,14 +17,10 @@ from odradek.broker.handlers.fetch import (
     fetch_params,
     requested_partition,
 )
-from odradek.broker.requests.fetch_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    INVALID_SESSION_ID,
-    FetchPartition,
-)
+from odradek.broker.requests.fetch_sessions import FetchPartition
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.protocol.codec import encoder
+from odradek.protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID
 from odradek.protocol.framing import pack_size
 from odradek.protocol.headers import parse_request_header, response_header
 from odradek.protocol.messages.fetch_request import FetchRequest
@@ -36,8 +32,7 @@ if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.net.connection import Chunks
     from odradek.protocol.codec import Message
-    from odradek.replication.fetch_data import FetchIsolation
-    from odradek.replication.partition import Partition
+    from odradek.replication.partition import FetchIsolation, Partition
 
 FRAME_BYTES_MAX = 1_024
 """A longer request is not remembered. A client id may have up to 32 KB."""

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.fetch_sessions import FINAL_EPOCH
 from odradek.errors import KafkaError
+from odradek.protocol.fetch_session import FINAL_EPOCH
 from odradek.protocol.framing import pack_size
 from odradek.protocol.wire import uvarint
-from odradek.replication.fetch_data import ColdRead
+from odradek.replication.partition import ColdRead
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
