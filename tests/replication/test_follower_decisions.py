@@ -1,4 +1,4 @@
-"""Decisions of a follower: truncation, responses, out-of-range offsets. Rules F10 to F12 and R8."""
+"""Decisions of a follower: truncation, responses, out-of-range offsets. Rules F10 to F12."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from odradek.replication.follower_decisions import (
     Restart,
     Truncation,
     accepts_response,
-    follower_high_watermark,
     restart_for,
     truncation_for,
 )
@@ -94,8 +93,3 @@ def test_f12_follower_below_the_leaders_start_begins_again_there() -> None:
 def test_f12_follower_inside_the_leaders_log_fetches_from_its_end() -> None:
     assert restart_for(10, 5, 20) == Restart(10, truncate_fully=False)
     assert restart_for(5, 5, 20) == Restart(5, truncate_fully=False)
-
-
-def test_r8_high_watermark_of_a_follower_is_at_most_its_log_end() -> None:
-    assert follower_high_watermark(8, 5) == 5
-    assert follower_high_watermark(4, 5) == 4

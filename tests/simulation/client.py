@@ -45,7 +45,6 @@ RETRIABLE = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.NOT_CONTROLLER,
     }
 )
 

@@ -152,8 +152,7 @@ def _keep_torn_write(patches: Patches) -> None:
 
 
 def _read_to_log_end(patches: Patches) -> None:
-    from odradek.replication.fetch_data import FetchIsolation
-    from odradek.replication.partition import Partition
+    from odradek.replication.partition import FetchIsolation, Partition
 
     read = Partition.read
 

@@ -577,7 +577,7 @@ class ClusterController:
     ) -> dict[tuple[Uuid, int], ErrorCode]:
         """Record in which log directory a broker has its replicas (AssignReplicasToDirs).
 
-        A replica in a directory that is not online, or fails afterwards, loses its leadership.
+        A directory that fails afterwards takes the leadership of these replicas away.
 
         Args:
             broker, epoch: The sender.
@@ -586,8 +586,7 @@ class ClusterController:
 
         async def assign(term: ControllerTerm) -> dict[tuple[Uuid, int], ErrorCode]:
             _sender(term.image, broker, epoch)
-            policies = self._policies.of(term.image)
-            planning = broker_plans.planning_directories(term.image, broker, directories, policies)
+            planning = broker_plans.planning_directories(term.image, broker, directories)
             plan = await in_slices(planning)
             await term.commit(plan.records)
             return plan.result

@@ -33,12 +33,14 @@ class FollowerAppendInfo:
     Attributes:
         size_bytes: Number of bytes that were appended. The rest of the records, if any, is for the
             next append, or a part of a batch.
+        batches: Number of batches that were appended.
         must_flush: `flush.messages` is reached, so `flush` must return before the next fetch.
     """
 
     first_offset: int
     last_offset: int
     size_bytes: int
+    batches: int
     must_flush: bool
 
 

@@ -312,7 +312,8 @@ class UnifiedLog:
             self.producers.first_unstable_offset(self.high_watermark)
         last_offset = self.log_end_offset - 1
         must_flush = self.unflushed_messages >= self._flush_messages
-        return FollowerAppendInfo(first_offset, last_offset, len(run.records), must_flush)
+        size, batches = len(run.records), len(run.headers)
+        return FollowerAppendInfo(first_offset, last_offset, size, batches, must_flush)
 
     def _write_epochs_of(self, run: BatchRun) -> None:
         """Write the epochs that begin in the run to the file, before their batches."""

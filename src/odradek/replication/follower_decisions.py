@@ -1,4 +1,4 @@
-"""Decisions of a follower about its log: truncation, out-of-range offsets, high watermark. Pure.
+"""Decisions of a follower about its log: truncation and out-of-range offsets. Pure.
 
 A follower fetches with its leader epoch and the epoch of its last record. The response has records,
 or the diverging epoch: the largest epoch that both logs may share, and its end offset in the
@@ -98,8 +98,3 @@ def restart_for(
     if leader_log_start_offset > log_end_offset:
         return Restart(leader_log_start_offset, truncate_fully=True)
     return Restart(log_end_offset, truncate_fully=False)
-
-
-def follower_high_watermark(leader_high_watermark: int, log_end_offset: int) -> int:
-    """Return the high watermark of a follower after an append (rule R8)."""
-    return min(leader_high_watermark, log_end_offset)

@@ -13,8 +13,7 @@ from odradek.log.timestamps import TimestampOffset, offset_for_timestamp, offset
 
 if TYPE_CHECKING:
     from odradek.offloading import WorkRunner
-    from odradek.replication.fetch_data import FetchIsolation
-    from odradek.replication.partition import Partition
+    from odradek.replication.partition import FetchIsolation, Partition
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,185 @@
+"""Which partitions of one leader are fetched, on which connection, and when again. Pure.
+
+A follower has two fetch sessions with each leader. Replicas in sync share one, so that large
+responses to others do not delay them. Catch-up is for the others. Its responses are small, and its
+requests wait shortly, so that another replica need not wait for the end of a long poll.
+
+::
+
+    follow, resume --> catch-up --log end at the leader's high watermark--> in sync
+                          ^                                                   |
+                          '-- BEHIND_RESPONSES_MAX responses with records ----'
+                              that end below the high watermark
+
+The lag of a replica is not known before the first response, so it begins in catch-up. A replica
+that moves to the replicas in sync stays in catch-up until the other session has named it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from odradek.replication.followed_replica import FollowedReplica, ReplicaKey, ReplicaPhase
+from odradek.replication.follower_session import FetchRequestParts, FollowerSession
+
+CATCH_UP_BYTES_MAX = 1_048_576
+"""Maximum size of a response on the catch-up connection."""
+
+CATCH_UP_WAIT_MAX_MS = 50
+"""Maximum time that a leader waits for records on the catch-up connection."""
+
+BEHIND_RESPONSES_MAX = 2
+"""Consecutive responses with records after which a replica that is still behind is out of sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    """Kafka's configs of a follower. The defaults are Kafka's.
+
+    Attributes:
+        min_bytes: replica.fetch.min.bytes.
+        wait_max_ms: replica.fetch.wait.max.ms, how long a leader waits for `min_bytes`.
+        partition_max_bytes: replica.fetch.max.bytes, for each partition of a response.
+        response_max_bytes: replica.fetch.response.max.bytes.
+        backoff_ms: replica.fetch.backoff.ms, after an error.
+        timeout_ms: replica.socket.timeout.ms, the limit of a request.
+    """
+
+    min_bytes: int = 1
+    wait_max_ms: int = 500
+    partition_max_bytes: int = 1_048_576
+    response_max_bytes: int = 10_485_760
+    backoff_ms: int = 1_000
+    timeout_ms: int = 30_000
+
+
+class FetchPlan:
+    """The replicas of one leader. Owned by its `ReplicaFetcher`."""
+
+    def __init__(self, settings: FetcherSettings) -> None:
+        self._settings = settings
+        self.in_sync = FollowerSession(settings.partition_max_bytes)
+        self.catch_up = FollowerSession(min(settings.partition_max_bytes, CATCH_UP_BYTES_MAX))
+        # Replicas whose lag is not known: the leader responds at once.
+        self._new: dict[ReplicaKey, None] = {}
+        # Replicas in both sessions.
+        self._moving: dict[ReplicaKey, None] = {}
+        # In the order of their times, because the delay is constant.
+        self._backing_off: deque[tuple[float, FollowedReplica]] = deque()
+
+    # --- replicas ---
+
+    def resume(self, replica: FollowedReplica) -> None:
+        """Fetch a replica that is new or was paused."""
+        assert replica.phase in (ReplicaPhase.PAUSED, ReplicaPhase.BACKING_OFF)
+        replica.phase = ReplicaPhase.FETCHING
+        self._new[replica.key] = None
+        self.catch_up.add(replica)
+
+    def pause(self, replica: FollowedReplica) -> None:
+        """Do not fetch the replica until `resume`. Responses to earlier fetches are void."""
+        self._withdraw(replica)
+        replica.phase = ReplicaPhase.PAUSED
+
+    def back_off(self, replica: FollowedReplica, now_ms: float) -> None:
+        """Do not fetch the replica before `replica.fetch.backoff.ms` has passed."""
+        self._withdraw(replica)
+        replica.phase = ReplicaPhase.BACKING_OFF
+        self._backing_off.append((now_ms + self._settings.backoff_ms, replica))
+
+    def stop(self, replica: FollowedReplica) -> None:
+        """Never fetch the replica again."""
+        self._withdraw(replica)
+        replica.phase = ReplicaPhase.STOPPED
+
+    def _withdraw(self, replica: FollowedReplica) -> None:
+        replica.generation += 1
+        replica.is_in_sync = False
+        replica.responses_behind = 0
+        key = replica.key
+        self.in_sync.remove(key)
+        self.catch_up.remove(key)
+        self._new.pop(key, None)
+        self._moving.pop(key, None)
+
+    @property
+    def wake_ms(self) -> float | None:
+        """The time at which `wake` is due, or None."""
+        waiting = self._backing_off
+        while waiting and waiting[0][1].phase is not ReplicaPhase.BACKING_OFF:
+            waiting.popleft()  # it was stopped
+        return waiting[0][0] if waiting else None
+
+    def wake(self, now_ms: float) -> None:
+        """Fetch the replicas again whose backoff is over."""
+        while (wake_ms := self.wake_ms) is not None and wake_ms <= now_ms:
+            self.resume(self._backing_off.popleft()[1])
+
+    # --- requests ---
+
+    def next_request(self, session: FollowerSession) -> FetchRequestParts | None:
+        """Return the next request of one of the sessions, or None."""
+        parts = session.next_request()
+        if self._moving and parts is not None and session is self.in_sync:
+            for key in [each for each in self._moving if session.knows(each)]:
+                del self._moving[key]
+                self.catch_up.remove(key)
+        return parts
+
+    def limits(self, session: FollowerSession, parts: FetchRequestParts) -> tuple[int, int]:
+        """Return the leader's maximum wait in milliseconds, and the maximum size of its response.
+
+        The leader does not wait if a replica's lag is not known, or if the request is not complete.
+        """
+        settings = self._settings
+        wait_ms, max_bytes = settings.wait_max_ms, settings.response_max_bytes
+        if session is self.catch_up:
+            wait_ms = 0 if self._new else min(wait_ms, CATCH_UP_WAIT_MAX_MS)
+            max_bytes = min(max_bytes, CATCH_UP_BYTES_MAX)
+        return (wait_ms if parts.is_complete else 0), max_bytes
+
+    # --- responses ---
+
+    def responded(self, session: FollowerSession) -> None:
+        """Note that a response arrived. The lag of the replicas in its request counts as known."""
+        if self._new and session is self.catch_up:
+            self._new = {key: None for key in self._new if not session.knows(key)}
+
+    def fetched(
+        self, replica: FollowedReplica, leader_high_watermark: int, *, has_records: bool
+    ) -> None:
+        """Assign the replica to a connection by its lag, after a response was applied to it."""
+        key = replica.key
+        if replica.log.log_end_offset >= leader_high_watermark:
+            replica.responses_behind = 0
+            if not replica.is_in_sync:
+                replica.is_in_sync = True
+                self._moving[key] = None
+                self.in_sync.add(replica)
+        elif has_records and replica.is_in_sync:
+            replica.responses_behind += 1
+            if replica.responses_behind >= BEHIND_RESPONSES_MAX:
+                replica.responses_behind = 0
+                replica.is_in_sync = False
+                self._moving.pop(key, None)
+                self.in_sync.remove(key)
+                self.catch_up.add(replica)
+
+    def position_changed(self, replica: FollowedReplica) -> None:
+        """Name the replica in the next request, because its log end or log start has changed."""
+        key = replica.key
+        if replica.is_in_sync:
+            self.in_sync.changed(key)
+            if not self._moving or key not in self._moving:
+                return
+        self.catch_up.changed(key)
+
+    def hold(self, replica: FollowedReplica, session: FollowerSession) -> None:
+        """Fetch the replica in `session` only, which is busy until the replica's log is flushed.
+
+        Otherwise the other session could fetch from the new log end before the flush.
+        """
+        replica.is_in_sync = session is self.in_sync
+        self._moving.pop(replica.key, None)
+        (self.catch_up if replica.is_in_sync else self.in_sync).remove(replica.key)

@@ -1,0 +1,171 @@
+"""The fetchers of all partitions that this broker follows, one fetcher for each leader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.config.definition import invalid_value
+from odradek.replication.fetch_plan import FetcherSettings
+from odradek.replication.followed_replica import FollowedReplica
+from odradek.replication.follower_truncations import FollowerTruncations
+from odradek.replication.replica_fetcher import FetcherParts, ReplicaFetcher
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Collection, Sequence
+    from concurrent.futures import Executor
+
+    from odradek.config.broker import BrokerConfig
+    from odradek.environment.clock import Clock
+    from odradek.environment.timers import Timers
+    from odradek.errors import KafkaError
+    from odradek.ids import BrokerId, TopicPartition
+    from odradek.replication.partition import Partition
+    from odradek.replication.replica_fetcher import LeaderChannel
+    from odradek.replication.replication_parts import FollowedPartition
+    from odradek.replication.replication_state import Brokers
+
+
+def fetcher_settings(config: BrokerConfig) -> FetcherSettings:
+    """Return the settings from Kafka's configs.
+
+    Raises:
+        KafkaError: INVALID_CONFIG. A wait exceeds a limit, or has none.
+    """
+    settings = FetcherSettings(
+        config.get_int("replica.fetch.min.bytes"),
+        config.get_int("replica.fetch.wait.max.ms"),
+        config.get_int("replica.fetch.max.bytes"),
+        config.get_int("replica.fetch.response.max.bytes"),
+        config.get_int("replica.fetch.backoff.ms"),
+        config.get_int("replica.socket.timeout.ms"),
+    )
+    key, wait_ms = "replica.fetch.wait.max.ms", settings.wait_max_ms
+    if wait_ms > settings.timeout_ms:
+        raise invalid_value(key, wait_ms, "it must not exceed replica.socket.timeout.ms")
+    if wait_ms > config.get_int("replica.lag.time.max.ms"):
+        raise invalid_value(key, wait_ms, "it must not exceed replica.lag.time.max.ms")
+    return settings
+
+
+class FetcherManager:
+    """The owner of the fetchers (`Fetchers`). Used on the event loop only.
+
+    Args:
+        broker_id: The id of this broker.
+        broker_epoch: Returns the epoch of its registration.
+        brokers: Returns the registered brokers of the newest image.
+        listener: The name of the inter-broker listener.
+        connect: Returns a channel to an address. The last argument is a name for its purpose.
+        clock: The clock for backoffs and rolls.
+        timers: Timers for backoffs.
+        executor: Runs truncations and flushes.
+        loop: The event loop.
+        settings: The configs of fetches.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        broker_epoch: Callable[[], int],
+        brokers: Callable[[], Brokers],
+        listener: str,
+        connect: Callable[[str, int, str], LeaderChannel],
+        clock: Clock,
+        timers: Timers,
+        executor: Executor,
+        loop: asyncio.AbstractEventLoop,
+        settings: FetcherSettings,
+    ) -> None:
+        self._brokers = brokers
+        self._listener = listener
+        self._replicas: dict[TopicPartition, FollowedReplica] = {}
+        self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+        self._truncations = FollowerTruncations(
+            executor, loop, timers, settings.backoff_ms / 1000, self._truncated
+        )
+        self._parts = FetcherParts(
+            broker_id,
+            broker_epoch,
+            self._endpoint,
+            connect,
+            clock,
+            timers,
+            executor,
+            loop,
+            settings,
+            self._truncations,
+            self._storage_failed,
+        )
+
+    def follow(self, followed: Sequence[FollowedPartition]) -> None:
+        """Fetch these partitions. An entry replaces an earlier one of the same partition."""
+        changed: dict[ReplicaFetcher, None] = {}
+        for partition, leader, leader_epoch in followed:
+            self._drop(partition.topic_partition)
+            replica = FollowedReplica(partition, leader, leader_epoch)
+            fetcher = self._fetchers.get(leader)
+            if fetcher is None:
+                fetcher = self._fetchers[leader] = ReplicaFetcher(leader, self._parts)
+            self._replicas[partition.topic_partition] = replica
+            fetcher.add(replica)
+            changed[fetcher] = None
+        self._stop_idle()
+        for fetcher in changed:
+            fetcher.fetch()
+
+    def unfollow(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Fetch these partitions no longer. Responses in flight change nothing."""
+        for each in topic_partitions:
+            self._drop(each)
+        self._stop_idle()
+
+    async def stop(self) -> None:
+        """End all fetches. Running truncations and flushes are left to their threads."""
+        self._truncations.stop()
+        fetchers, self._fetchers = self._fetchers, {}
+        self._replicas.clear()
+        for fetcher in fetchers.values():
+            fetcher.stop()
+
+    def _drop(self, topic_partition: TopicPartition) -> None:
+        replica = self._replicas.pop(topic_partition, None)
+        if replica is not None:
+            self._fetchers[replica.leader].remove(replica)
+
+    def _stop_idle(self) -> None:
+        """End the fetchers without partitions."""
+        for leader, fetcher in tuple(self._fetchers.items()):
+            if not fetcher.replicas:
+                del self._fetchers[leader]
+                fetcher.stop()
+
+    def _endpoint(self, broker: BrokerId) -> tuple[str, int] | None:
+        """Return the address of the inter-broker listener of a registered broker."""
+        registration = self._brokers().get(broker)
+        if registration is None:
+            return None
+        for endpoint in registration.listeners:
+            if endpoint.listener == self._listener:
+                return endpoint.host, endpoint.port
+        return None
+
+    def _truncated(self, partition: Partition, error: KafkaError | None) -> None:
+        """Continue after a truncation, which may have begun in an earlier leader epoch."""
+        if error is not None:
+            replica = self._replicas.get(partition.topic_partition)
+            if replica is not None and replica.partition is partition:
+                self._drop(partition.topic_partition)
+                self._stop_idle()
+            partition.storage_failed()
+        partition.truncation_ended()
+        replica = self._replicas.get(partition.topic_partition)
+        if error is None and replica is not None and replica.partition is partition:
+            self._fetchers[replica.leader].truncated(replica)
+
+    def _storage_failed(self, replica: FollowedReplica) -> None:
+        """Stop a replica whose log failed."""
+        partition = replica.partition
+        self._drop(partition.topic_partition)
+        partition.storage_failed()

@@ -1,0 +1,646 @@
+"""The fetcher of the partitions that this broker follows of one leader.
+
+It has three connections to the leader: one for replicas in sync, one for catch-up, and one for
+control requests, which look up the leader's offsets. `FetchPlan` decides what is fetched where.
+
+A response is applied inside the callback of the connection, and the next request is sent in the
+same step, without a task. A large response is applied in time slices. Between two slices a
+partition may be paused, stopped or appended to, so each slice checks it again.
+
+A partition in a response has:
+
+- Records: append them in runs of at most `BATCHES_A_RUN_MAX` batches and `RUN_BYTES_MAX` bytes.
+  If `flush.messages` requires a flush, the next request on the connection waits for it.
+- A diverging epoch: pause the partition, and truncate the logs of all such partitions of the
+  response together, off the event loop. Fetch again when the truncation is on the disk (rule F10).
+- OFFSET_OUT_OF_RANGE: pause the partition, look up the leader's start and end, and truncate or
+  begin again at the leader's start (rule F12).
+- Another error, or invalid records: back off for `replica.fetch.backoff.ms`. A new leader or epoch
+  ends the backoff, because it makes a new `FollowedReplica`.
+- An I/O error of the log: stop the partition with KAFKA_STORAGE_ERROR.
+
+A response of an earlier position or epoch changes nothing (rule F11). A response that does not
+belong to the session costs the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.log.truncation import LogTruncations
+from odradek.protocol.codec import Message
+from odradek.protocol.messages.fetch_request import FetchRequest, ReplicaState
+from odradek.protocol.messages.fetch_response import EpochEndOffset, FetchResponse
+from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
+from odradek.records.batch import HEADER_BYTES, LOG_OVERHEAD
+from odradek.replication.fetch_plan import FetcherSettings, FetchPlan
+from odradek.replication.followed_replica import FollowedReplica, ReplicaPhase
+from odradek.replication.follower_decisions import restart_for, truncation_for
+from odradek.replication.follower_session import (
+    PARTITIONS_A_REQUEST_MAX,
+    FollowerSession,
+    InvalidFetchResponse,
+    SentPartition,
+)
+from odradek.replication.leader_offsets import leader_offsets, list_offsets_requests
+from odradek.results import Result, gather
+from odradek.slicing import Pause, sliced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+    from concurrent.futures import Executor
+
+    from odradek.environment.clock import Clock
+    from odradek.environment.timers import Timer, Timers
+    from odradek.ids import BrokerId
+    from odradek.log.log_append_info import FollowerAppendInfo
+    from odradek.protocol.messages.fetch_response import PartitionData
+    from odradek.replication.follower_truncations import FollowerTruncations
+
+R = TypeVar("R", bound=Message)
+
+logger = logging.getLogger(__name__)
+
+FETCH_VERSION = 17
+"""The version of Fetch: topic ids, replica state and diverging epochs."""
+
+RUN_BYTES_MAX = 1_048_576
+"""Maximum number of bytes of one append, unless its first batch is larger."""
+
+SLICE_COST_MAX = 3_000
+"""Maximum cost of a time slice. One unit is about a microsecond."""
+PARTITION_COST = 15
+BATCH_COST = 2
+BYTES_A_COST = 1_024
+
+RETRY_MS = 50
+"""Delay before the request after a lost one. It doubles up to `replica.fetch.backoff.ms`."""
+
+LENGTH_POSITION = 8
+_TRANSPORT = (OSError, KafkaError)
+_DONE: Result[None] = Result(None)
+_EXPECTED_ERRORS = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors until leader and follower have the same metadata."""
+
+
+class LeaderChannel(Protocol):
+    """A connection to the leader, which is opened again when it ends (`BrokerChannel`)."""
+
+    @property
+    def address(self) -> tuple[str, int]: ...
+
+    def send(
+        self,
+        request: Message,
+        response: type[R],
+        *,
+        timeout_ms: float | None = None,
+        version: int | None = None,
+    ) -> Result[R]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherParts:
+    """The parts that all fetchers of a broker share.
+
+    Attributes:
+        broker_id: The id of this broker.
+        broker_epoch: Returns the epoch of its registration.
+        endpoint: Returns the address of a broker's inter-broker listener, None if it is unknown.
+        connect: Returns a channel to an address. The last argument is a name for its purpose.
+        executor: Runs flushes.
+        truncations: The truncations of all fetchers.
+        storage_failed: Stops a replica whose log failed.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: Callable[[], int]
+    endpoint: Callable[[BrokerId], tuple[str, int] | None]
+    connect: Callable[[str, int, str], LeaderChannel]
+    clock: Clock
+    timers: Timers
+    executor: Executor
+    loop: asyncio.AbstractEventLoop
+    settings: FetcherSettings
+    truncations: FollowerTruncations
+    storage_failed: Callable[[FollowedReplica], None]
+
+
+class _Connection:
+    """One connection for fetches: its session, and the channel while the leader's address is known.
+
+    Attributes:
+        responded: The callback of each response.
+        processing: The rest of a response that is applied in time slices.
+        retry_ms: The time before which nothing is sent.
+        failures: The number of consecutive failures.
+    """
+
+    __slots__ = ("channel", "failures", "name", "processing", "responded", "retry_ms", "session")
+
+    def __init__(self, name: str, session: FollowerSession) -> None:
+        self.name = name
+        self.session = session
+        self.channel: LeaderChannel | None = None
+        self.responded: Callable[[Result[FetchResponse]], None] = lambda _: None
+        self.processing: Result[None] = _DONE
+        self.retry_ms: float | None = None
+        self.failures = 0
+
+
+class _FollowUp(NamedTuple):
+    """The work that is left when all partitions of a response were visited."""
+
+    diverging: list[tuple[FollowedReplica, EpochEndOffset]]
+    out_of_range: list[FollowedReplica]
+    unflushed: list[tuple[FollowedReplica, int]]
+
+
+class ReplicaFetcher:
+    """The fetcher of one leader's partitions. Used on the event loop only."""
+
+    def __init__(self, leader: BrokerId, parts: FetcherParts) -> None:
+        self.leader = leader
+        self.replicas: dict[FollowedReplica, None] = {}
+        self._parts = parts
+        self._clock = parts.clock
+        self._plan = plan = FetchPlan(parts.settings)
+        self._in_sync = _Connection("in-sync", plan.in_sync)
+        self._catch_up = _Connection("catch-up", plan.catch_up)
+        self._connections = (self._in_sync, self._catch_up)
+        for each in self._connections:
+            each.responded = partial(self._responded, each)
+        self._control: LeaderChannel | None = None
+        self._timer: Timer | None = None
+        self._timer_ms = 0.0
+        self._stopped = False
+
+    # --- replicas ---
+
+    def add(self, replica: FollowedReplica) -> None:
+        """Fetch a replica, unless its log is truncated at the moment."""
+        self.replicas[replica] = None
+        if not replica.log.is_truncating:
+            self._plan.resume(replica)
+
+    def remove(self, replica: FollowedReplica) -> None:
+        """Never fetch the replica again. A response in flight does not change it."""
+        self._plan.stop(replica)
+        del self.replicas[replica]
+
+    def truncated(self, replica: FollowedReplica) -> None:
+        """Fetch a replica again whose log was truncated."""
+        if replica.phase is ReplicaPhase.PAUSED:
+            self._plan.resume(replica)
+            self.fetch()
+
+    def stop(self) -> None:
+        """End all fetches and connections."""
+        self._stopped = True
+        for replica in tuple(self.replicas):
+            self.remove(replica)
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in self._connections:
+            connection.processing.cancel()
+            if connection.channel is not None:
+                connection.channel.close()
+        if self._control is not None:
+            self._control.close()
+
+    # --- requests ---
+
+    def fetch(self) -> None:
+        """Send the requests that are due."""
+        for connection in self._connections:
+            if connection.session.is_due:
+                self._send(connection)
+
+    def _send(self, connection: _Connection) -> None:
+        if connection.retry_ms is not None:
+            return
+        channel = connection.channel
+        if channel is None:
+            channel = connection.channel = self._open(connection.name)
+            if channel is None:
+                self._retry_later(connection, self._parts.settings.backoff_ms)
+                return
+        session = connection.session
+        parts = self._plan.next_request(session)
+        if parts is None:
+            return
+        wait_ms, max_bytes = self._plan.limits(session, parts)
+        settings = self._parts.settings
+        request = FetchRequest(
+            replica_state=ReplicaState(self._parts.broker_id, self._parts.broker_epoch()),
+            max_wait_ms=wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=max_bytes,
+            session_id=parts.session_id,
+            session_epoch=parts.session_epoch,
+            topics=parts.topics,
+            forgotten_topics_data=parts.forgotten,
+        )
+        channel.send(
+            request, FetchResponse, timeout_ms=settings.timeout_ms, version=FETCH_VERSION
+        ).on_done(connection.responded)
+
+    def _open(self, name: str) -> LeaderChannel | None:
+        endpoint = self._parts.endpoint(self.leader)
+        return None if endpoint is None else self._parts.connect(*endpoint, name)
+
+    # --- time ---
+
+    def _retry_later(self, connection: _Connection, delay_ms: float) -> None:
+        connection.retry_ms = self._clock.monotonic_ms() + delay_ms
+        self._arm()
+
+    def _arm(self) -> None:
+        """Arm the timer for the next backoff that ends. A timer that is too early does no harm."""
+        times = [self._plan.wake_ms, *(each.retry_ms for each in self._connections)]
+        wake_ms = min((each for each in times if each is not None), default=None)
+        if wake_ms is None:
+            return
+        if self._timer is not None:
+            if self._timer_ms <= wake_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = wake_ms
+        delay_s = max(0.0, wake_ms - self._clock.monotonic_ms()) / 1000
+        self._timer = self._parts.timers.call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        self._plan.wake(now_ms)
+        for connection in self._connections:
+            if connection.retry_ms is not None and connection.retry_ms <= now_ms:
+                connection.retry_ms = None
+        self.fetch()
+        self._arm()
+
+    # --- responses ---
+
+    def _responded(self, connection: _Connection, result: Result[FetchResponse]) -> None:
+        if self._stopped:
+            return
+        if result.error is not None:
+            self._lost(connection, result.error)
+            return
+        try:
+            processing = sliced(self._apply(connection, result.value))
+        except Exception as error:  # noqa: BLE001 - `_lost` reports it
+            self._lost(connection, error)
+            return
+        if processing.completed:
+            connection.session.ended()
+            self.fetch()
+        else:
+            connection.processing = processing
+            processing.on_done(partial(self._processed, connection))
+
+    def _processed(self, connection: _Connection, processed: Result[None]) -> None:
+        connection.processing = _DONE
+        if self._stopped:
+            return
+        if processed.error is not None:
+            self._lost(connection, processed.error)
+            return
+        connection.session.ended()
+        self.fetch()
+
+    def _lost(self, connection: _Connection, error: Exception) -> None:
+        """Begin a new session after a delay, because a response was lost or was not valid."""
+        is_first, channel = connection.failures == 0, connection.channel
+        is_transport = isinstance(error, _TRANSPORT)
+        logger.log(
+            logging.DEBUG if is_transport or not is_first else logging.WARNING,
+            "a fetch from broker %d on the %s connection failed: %s",
+            self.leader,
+            connection.name,
+            error,
+            exc_info=None if isinstance(error, (InvalidFetchResponse, *_TRANSPORT)) else error,
+        )
+        has_moved = channel is not None and channel.address != self._parts.endpoint(self.leader)
+        if channel is not None and (has_moved or not is_transport):
+            connection.channel = None
+            channel.close()
+        connection.session.lost()
+        connection.session.ended()
+        delay_ms = min(RETRY_MS << min(connection.failures, 20), self._parts.settings.backoff_ms)
+        connection.failures += 1
+        self._retry_later(connection, delay_ms)
+
+    def _apply(
+        self, connection: _Connection, response: FetchResponse
+    ) -> Generator[Pause, None, Result[None]]:
+        """Apply a response in time slices. Each partition is checked in its slice."""
+        session = connection.session
+        session.responded(response.session_id, response.error_code)
+        if response.error_code:
+            self._session_refused(connection, response.error_code)
+            return _DONE
+        connection.failures = 0
+        self._plan.responded(session)
+        now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp([], [], [])
+        for topic in response.responses:
+            for data in topic.partitions:
+                if cost >= SLICE_COST_MAX:
+                    cost = 0
+                    yield None
+                sent = session.sent(topic.topic_id, data.partition_index)
+                replica, records = sent.replica, data.records
+                cost += PARTITION_COST
+                if not sent.is_current():
+                    session.changed(replica.key)
+                elif data.error_code or data.diverging_epoch is not None or not records:
+                    self._without_records(sent, data, follow_up)
+                else:
+                    assert isinstance(records, memoryview)
+                    info = self._append(replica, records, now_ms)
+                    if info is not None:
+                        cost += info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
+                        if info.size_bytes < len(records):
+                            rest = self._append_rest(replica, records, info, now_ms, cost)
+                            info, cost = yield from rest
+                    self._appended(session, replica, data, info, follow_up)
+        if any(follow_up):
+            yield from self._follow_up(follow_up)
+        return _DONE
+
+    def _session_refused(self, connection: _Connection, error_code: int) -> None:
+        """Begin a new session with the next request, after a delay if that fails as well.
+
+        Raises:
+            KafkaError: It is not the first failure.
+        """
+        connection.failures += 1
+        if connection.failures > 1:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"error {error_code}")
+
+    # --- partitions of a response ---
+
+    def _without_records(
+        self, sent: SentPartition, data: PartitionData, follow_up: _FollowUp
+    ) -> None:
+        """Handle an error, a diverging epoch, or new offsets of the leader."""
+        replica, plan = sent.replica, self._plan
+        code, diverging = data.error_code, data.diverging_epoch
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            plan.pause(replica)
+            follow_up.out_of_range.append(replica)
+        elif code:
+            self._back_off(replica, code, "the leader's response")
+        elif diverging is None:
+            replica.partition.follower_appended(data.high_watermark, data.log_start_offset)
+            plan.fetched(replica, data.high_watermark, has_records=False)
+            if replica.log.log_start_offset != sent.log_start_offset:
+                plan.position_changed(replica)
+        elif min(diverging.epoch, diverging.end_offset) < 0:
+            self._back_off(replica, ErrorCode.INVALID_REQUEST, f"a response with {diverging}")
+        else:
+            plan.pause(replica)
+            follow_up.diverging.append((replica, diverging))
+
+    def _append(
+        self, replica: FollowedReplica, records: memoryview, now_ms: int
+    ) -> FollowerAppendInfo | None:
+        """Append the first run of the records. Return None if they are refused."""
+        if len(records) > RUN_BYTES_MAX:
+            records = records[: max(RUN_BYTES_MAX, _first_size(records))]
+        try:
+            return replica.log.append_as_follower(records, replica.leader_epoch, now_ms=now_ms)
+        except KafkaError as error:
+            self._log_failed(replica, error)
+            return None
+
+    def _append_rest(
+        self,
+        replica: FollowedReplica,
+        records: memoryview,
+        info: FollowerAppendInfo,
+        now_ms: int,
+        cost: int,
+    ) -> Generator[None, None, tuple[FollowerAppendInfo | None, int]]:
+        """Append the runs after the first one in time slices.
+
+        Returns:
+            The last run, or None if the replica was changed between two slices, and the cost of the
+            last slice.
+        """
+        generation, log = replica.generation, replica.log
+        while True:
+            records = records[info.size_bytes :]
+            if len(records) < HEADER_BYTES or _first_size(records) > len(records):
+                return info, cost  # a part of a batch
+            if cost >= SLICE_COST_MAX:
+                cost = 0
+                yield
+                if replica.generation != generation or log.log_end_offset != info.last_offset + 1:
+                    return None, cost
+            appended = self._append(replica, records, now_ms)
+            if appended is None:
+                return None, cost
+            info = appended
+            cost += info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
+
+    def _appended(
+        self,
+        session: FollowerSession,
+        replica: FollowedReplica,
+        data: PartitionData,
+        info: FollowerAppendInfo | None,
+        follow_up: _FollowUp,
+    ) -> None:
+        """Take over the leader's offsets after an append, and fetch from the new log end."""
+        plan = self._plan
+        if info is not None:
+            replica.partition.follower_appended(data.high_watermark, data.log_start_offset)
+            if info.must_flush:
+                plan.hold(replica, session)
+                follow_up.unflushed.append((replica, data.high_watermark))
+            else:
+                plan.fetched(replica, data.high_watermark, has_records=True)
+        elif replica.phase is not ReplicaPhase.FETCHING:
+            return
+        plan.position_changed(replica)
+
+    def _log_failed(self, replica: FollowedReplica, error: KafkaError) -> None:
+        """Handle invalid records, or an error of the log."""
+        if replica.log.log_dir.offline:
+            self._parts.storage_failed(replica)
+        else:
+            self._back_off(replica, error.code, str(error))
+
+    def _back_off(self, replica: FollowedReplica, code: int, reason: str) -> None:
+        """Fetch the replica again after a delay. Log the first of equal errors."""
+        self._plan.back_off(replica, self._clock.monotonic_ms())
+        self._arm()
+        if replica.error != code:
+            replica.error = code
+            logger.log(
+                logging.DEBUG if code in _EXPECTED_ERRORS else logging.WARNING,
+                "%s is not fetched from broker %d for %d ms: error %d, %s",
+                replica.partition.topic_partition,
+                self.leader,
+                self._parts.settings.backoff_ms,
+                code,
+                reason,
+            )
+
+    # --- after the partitions of a response ---
+
+    def _follow_up(self, work: _FollowUp) -> Generator[Pause, None, None]:
+        if work.diverging:
+            self._truncate(work.diverging)
+        if work.out_of_range:
+            self._look_up(work.out_of_range)
+        if work.unflushed:
+            yield from self._flush(work.unflushed)
+
+    def _flush(self, unflushed: list[tuple[FollowedReplica, int]]) -> Generator[Pause, None, None]:
+        """Flush the logs at the same time. The connection sends nothing before all are flushed."""
+        parts, plan = self._parts, self._plan
+        flushes = [
+            (
+                *each,
+                each[0].generation,
+                parts.loop.run_in_executor(parts.executor, each[0].log.flush),
+            )
+            for each in unflushed
+        ]
+        for replica, high_watermark, generation, flush in flushes:
+            yield flush
+            error = flush.exception()
+            if replica.generation != generation:
+                continue
+            if error is None:
+                plan.fetched(replica, high_watermark, has_records=True)
+            elif isinstance(error, KafkaError):
+                self._log_failed(replica, error)
+            else:
+                raise error
+
+    def _truncate(self, diverging: list[tuple[FollowedReplica, EpochEndOffset]]) -> None:
+        """Truncate the logs that diverged from the leader's (rule F10)."""
+        truncations, truncated = LogTruncations(), []
+        for replica, end in diverging:
+            if replica.phase is not ReplicaPhase.PAUSED:
+                continue  # it was stopped in the meantime
+            log = replica.log
+            cut = truncation_for(log.epochs, log.log_end_offset, end.epoch, end.end_offset)
+            self._note_truncation(replica, cut.offset)
+            if truncations.truncate_to(log, cut.offset):
+                truncated.append(replica.partition)
+            else:
+                reason = f"epoch {end.epoch} ends at {end.end_offset}, and the log does not diverge"
+                self._back_off(replica, ErrorCode.INVALID_REQUEST, reason)
+        if truncated:
+            self._parts.truncations.start(truncations, truncated)
+
+    def _note_truncation(self, replica: FollowedReplica, offset: int) -> None:
+        log = replica.log
+        is_committed = offset < log.high_watermark
+        logger.log(
+            logging.WARNING if is_committed else logging.INFO,
+            "truncating %s from %d to %d, to follow broker %d in leader epoch %d%s",
+            replica.partition.topic_partition,
+            log.log_end_offset,
+            offset,
+            self.leader,
+            replica.leader_epoch,
+            ". An unclean election removes records below the high watermark" * is_committed,
+        )
+
+    # --- control requests ---
+
+    def _look_up(self, replicas: list[FollowedReplica]) -> None:
+        """Request the leader's start and end of logs that are out of its range (rule F12)."""
+        for first in range(0, len(replicas), PARTITIONS_A_REQUEST_MAX):
+            some = [(each, each.generation) for each in replicas[first:][:PARTITIONS_A_REQUEST_MAX]]
+            channel = self._control_channel()
+            if channel is None:
+                self._not_looked_up(some, "the leader's address is not known")
+                continue
+            requests = list_offsets_requests(self._parts.broker_id, [each for each, _ in some])
+            timeout_ms = self._parts.settings.timeout_ms
+            sent = [
+                channel.send(each, ListOffsetsResponse, timeout_ms=timeout_ms) for each in requests
+            ]
+            gather(sent).on_done(partial(self._looked_up, some))
+
+    def _control_channel(self) -> LeaderChannel | None:
+        channel = self._control
+        if channel is not None and channel.address != self._parts.endpoint(self.leader):
+            channel.close()
+            channel = None
+        if channel is None:
+            channel = self._control = self._open("control")
+        return channel
+
+    def _not_looked_up(self, replicas: Sequence[tuple[FollowedReplica, int]], why: str) -> None:
+        for replica, generation in replicas:
+            if replica.generation == generation:
+                self._back_off(replica, ErrorCode.OFFSET_OUT_OF_RANGE, why)
+
+    def _looked_up(
+        self,
+        replicas: Sequence[tuple[FollowedReplica, int]],
+        result: Result[list[ListOffsetsResponse]],
+    ) -> None:
+        if self._stopped:
+            return
+        if result.error is not None:
+            self._not_looked_up(replicas, f"the lookup failed: {result.error}")
+            return
+        found = leader_offsets(*result.value)
+        truncations, truncated = LogTruncations(), []
+        for replica, generation in replicas:
+            if replica.generation != generation:
+                continue
+            offsets = found.get(replica.partition.topic_partition)
+            if offsets is None or offsets.error_code:
+                code = ErrorCode.UNKNOWN_SERVER_ERROR if offsets is None else offsets.error_code
+                self._back_off(replica, code, "the lookup of its offsets failed")
+                continue
+            log = replica.log
+            restart = restart_for(
+                log.log_end_offset, offsets.log_start_offset, offsets.log_end_offset
+            )
+            if restart.truncate_fully:
+                logger.warning(
+                    "%s begins again at %d, the leader's log start. It ended at %d",
+                    replica.partition.topic_partition,
+                    restart.offset,
+                    log.log_end_offset,
+                )
+                truncations.truncate_fully_and_start_at(log, restart.offset)
+            else:
+                if restart.offset < log.log_end_offset:
+                    self._note_truncation(replica, restart.offset)
+                if not truncations.truncate_to(log, restart.offset):
+                    self._back_off(replica, ErrorCode.OFFSET_OUT_OF_RANGE, "its log is in range")
+                    continue
+            truncated.append(replica.partition)
+        if truncated:
+            self._parts.truncations.start(truncations, truncated)
+
+
+def _first_size(records: memoryview) -> int:
+    """Return the size of the first batch by its header, which is not checked yet."""
+    return LOG_OVERHEAD + int.from_bytes(records[LENGTH_POSITION:LOG_OVERHEAD], "big", signed=True)

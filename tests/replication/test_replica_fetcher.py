@@ -1,0 +1,833 @@
+"""A fetcher against a scripted leader: appends, truncations, errors, and lost or late responses."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode
+from odradek.ids import ZERO_UUID
+from odradek.log.unified_log import UnifiedLog
+from odradek.protocol.messages.fetch_request import FetchPartition
+from odradek.records.batch import LEADER_FIELDS, parse_header
+from odradek.replication import replica_fetcher
+from odradek.replication.fetch_plan import CATCH_UP_BYTES_MAX, CATCH_UP_WAIT_MAX_MS
+from odradek.replication.follower_truncations import TRUNCATION_ATTEMPTS_MAX
+from tests.helpers.faulty_files import FaultyFiles
+from tests.helpers.time_slices import count_slices
+from tests.log.builders import NOW_MS, batch_of
+from tests.replication.scripted_leader import (
+    BROKER_EPOCH,
+    FOLLOWER,
+    LEADER,
+    SETTINGS,
+    Follower,
+    bytes_of,
+    diverging,
+    failed,
+    list_offsets,
+    nothing,
+    records,
+    registration,
+    run_follower,
+)
+
+LEADER_EPOCH = 5
+
+
+def batches(first: int, count: int, epoch: int = LEADER_EPOCH, value: bytes = b"value") -> bytes:
+    """Return batches of one record, as a leader stores them."""
+    return bytes(_leader_log(first, [(epoch, count)], value))
+
+
+def _leader_log(first: int, epochs: list[tuple[int, int]], value: bytes = b"value") -> bytearray:
+    data = bytearray()
+    offset = first
+    for epoch, count in epochs:
+        for _ in range(count):
+            batch = bytearray(batch_of([value + b" %d" % offset]))
+            LEADER_FIELDS.pack_into(batch, 0, offset, parse_header(batch).batch_length, epoch)
+            data += batch
+            offset += 1
+    return data
+
+
+def append(log: UnifiedLog, epochs: list[tuple[int, int]], value: bytes = b"value") -> None:
+    """Append batches of these (epoch, count) to a log, at its end."""
+    data = memoryview(_leader_log(log.log_end_offset, epochs, value))
+    log.append_as_follower(data, 1_000, now_ms=NOW_MS)
+
+
+# --- requests ---
+
+
+def test_first_fetch_opens_a_session_with_the_position_of_each_log(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        empty, filled = it.partition(0), it.partition(1)
+        append(filled.log, [(2, 3), (4, 2)])
+        it.follow(empty, filled)
+        fetch = it.catch_up.fetch
+        assert (fetch.session_id, fetch.session_epoch) == (0, 0)
+        assert fetch.replica_state is not None
+        assert fetch.replica_state.replica_id == FOLLOWER
+        assert fetch.replica_state.replica_epoch == BROKER_EPOCH
+        assert [
+            (each.partition, each.fetch_offset, each.last_fetched_epoch, each.current_leader_epoch)
+            for each in it.catch_up.partitions
+        ] == [(0, 0, -1, LEADER_EPOCH), (1, 5, 4, LEADER_EPOCH)]
+        assert fetch.max_wait_ms == 0, "the lag is not known"
+        assert fetch.max_bytes == CATCH_UP_BYTES_MAX
+
+    run_follower(tmp_path, test)
+
+
+def test_epoch_without_a_record_is_not_the_last_fetched_epoch(tmp_path: Path) -> None:
+    """This broker led epoch 4, in which nothing was appended."""
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 3)])
+        partition.log.begin_leader_epoch(4)
+        it.follow(partition)
+        (fetched,) = it.catch_up.partitions
+        assert fetched.last_fetched_epoch == 2
+
+    run_follower(tmp_path, test)
+
+
+def test_r8_records_are_appended_and_the_next_fetch_follows_in_the_same_step(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        data = batches(0, 2)
+        tasks = asyncio.all_tasks()
+        it.in_sync.answer(records(0, data, high_watermark=1))
+        (fetched,) = it.in_sync.partitions
+        assert asyncio.all_tasks() == tasks, "no task is needed"
+        assert (fetched.fetch_offset, fetched.last_fetched_epoch) == (2, LEADER_EPOCH)
+        assert bytes_of(partition.log) == data
+        assert partition.log.high_watermark == 1
+        assert it.in_sync.fetch.session_epoch == 1
+
+    run_follower(tmp_path, test)
+
+
+def test_r8_high_watermark_and_log_start_of_the_leader_are_taken_over_without_records(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(partition, other)
+        it.in_sync.answer(records(0, batches(0, 4), high_watermark=0))
+        it.in_sync.answer(nothing(0, high_watermark=9))
+        assert partition.log.high_watermark == 4, "at most the own log end"
+        assert it.in_sync.partitions == [], "no position has changed"
+        it.in_sync.answer(nothing(0, high_watermark=9, log_start=3))
+        assert partition.log.log_start_offset == 3
+        (fetched,) = it.in_sync.partitions
+        assert (fetched.partition, fetched.log_start_offset) == (0, 3), "for DeleteRecords"
+
+    run_follower(tmp_path, test)
+
+
+def test_request_names_only_partitions_whose_position_has_changed(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        it.follow_in_sync(*(it.partition(each) for each in range(5)))
+        assert len(it.in_sync.partitions) == 5
+        it.in_sync.answer(records(3, batches(0, 1), high_watermark=1))
+        assert [each.partition for each in it.in_sync.partitions] == [3]
+        it.in_sync.answer()
+        assert it.in_sync.partitions == []
+
+    run_follower(tmp_path, test)
+
+
+# --- connections ---
+
+
+def test_replica_behind_the_high_watermark_stays_in_catch_up_until_it_reaches_it(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow(partition)
+        it.catch_up.answer(records(0, batches(0, 2), high_watermark=4))
+        assert it.catch_up.fetch.max_wait_ms == CATCH_UP_WAIT_MAX_MS
+        assert "in-sync" not in [each.purpose for each in it.channels]
+        it.catch_up.answer(records(0, batches(2, 2), high_watermark=4))
+        assert it.in_sync.partitions[0].fetch_offset == 4
+        assert it.in_sync.fetch.max_wait_ms == SETTINGS.wait_max_ms
+        assert it.in_sync.fetch.max_bytes == SETTINGS.response_max_bytes
+        assert it.catch_up.fetch.session_epoch == -1, "the session without partitions is closed"
+
+    run_follower(tmp_path, test)
+
+
+def test_replica_that_moves_is_fetched_by_catch_up_until_the_other_request_names_it(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        first, second = it.partition(0), it.partition(1)
+        it.follow_in_sync(first)
+        it.catch_up.answer(session_id=0)
+        it.follow(second)
+        it.catch_up.answer(nothing(1))
+        assert [each.partition for each in it.catch_up.partitions] == []
+        assert it.catch_up.forgotten == []
+        it.catch_up.answer(records(1, batches(0, 1)))
+        assert second.log.log_end_offset == 1
+        it.in_sync.answer()
+        assert [each.partition for each in it.in_sync.partitions] == [1]
+        it.catch_up.answer()
+        assert it.catch_up.fetch.session_epoch == -1
+
+    run_follower(tmp_path, test)
+
+
+def test_replica_that_falls_behind_moves_to_catch_up(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(partition, other)
+        it.catch_up.answer(session_id=0)
+        it.in_sync.answer(records(0, batches(0, 1), high_watermark=50))
+        it.in_sync.answer(records(0, batches(1, 1), high_watermark=50))
+        assert it.in_sync.forgotten == [0]
+        assert it.catch_up.partitions[0].fetch_offset == 2
+
+    run_follower(tmp_path, test)
+
+
+def test_flush_precedes_the_next_fetch(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(partition, other)
+        it.catch_up.answer(session_id=0)
+        it.in_sync.answer(records(0, batches(0, 1), high_watermark=1))
+        await asyncio.sleep(0)
+        assert not it.in_sync.asked
+        assert partition.log.recovery_point == 0
+        it.release()
+        await _until(lambda: bool(it.in_sync.asked))
+        assert partition.log.recovery_point == 1
+        assert [each.partition for each in it.in_sync.partitions] == [0]
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+def test_flush_precedes_the_next_fetch_of_a_replica_that_moves(tmp_path: Path) -> None:
+    """The other connection must not fetch from the new log end either."""
+
+    async def test(it: Follower) -> None:
+        first, moving = it.partition(0), it.partition(1)
+        it.follow_in_sync(first)
+        it.catch_up.answer(session_id=0)
+        it.follow(moving)
+        it.catch_up.answer(nothing(1))  # it now waits for the request of the other connection
+        it.catch_up.answer(records(1, batches(0, 1)))
+        it.in_sync.answer()
+        assert [each.partition for each in it.in_sync.partitions] == []
+        it.release()
+        await _until(lambda: bool(it.catch_up.asked))
+        assert moving.log.recovery_point == 1
+        it.in_sync.answer()
+        assert [(each.partition, each.fetch_offset) for each in it.in_sync.partitions] == [(1, 1)]
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(100):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not happen")
+
+
+# --- truncation ---
+
+
+def test_f10_follower_truncates_before_it_fetches_again(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 3), (4, 4)])
+        partition.log.advance_high_watermark(5)
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 4, 6))
+        assert partition.log.is_truncating
+        assert it.catch_up.partitions == []
+        fetched = await _after_truncation(it)
+        assert partition.log.log_end_offset == 6
+        assert partition.log.high_watermark == 5
+        assert (fetched.fetch_offset, fetched.last_fetched_epoch) == (6, 4)
+
+    run_follower(tmp_path, test)
+
+
+def test_f10_follower_that_lacks_the_epoch_truncates_in_two_steps(tmp_path: Path) -> None:
+    """KIP-279. The logs are (2, 2, 4, 4, 4) and (2, 2, 2, 3, 3)."""
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 2), (4, 3)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 3, 5))
+        fetched = await _after_truncation(it)
+        assert (fetched.fetch_offset, fetched.last_fetched_epoch) == (2, 2)
+        # The leader's epoch 2 has one record more, so the follower does not diverge any longer.
+        data = bytes(_leader_log(2, [(2, 1), (3, 2)]))
+        it.catch_up.answer(records(0, data, high_watermark=5))
+        assert bytes_of(partition.log) == bytes(_leader_log(0, [(2, 3), (3, 2)]))
+        assert partition.log.epochs.entries() == [(2, 0), (3, 3)]
+
+    run_follower(tmp_path, test)
+
+
+async def _after_truncation(it: Follower) -> FetchPartition:
+    """Run the truncation, and return the partition that is fetched then."""
+    await _until(lambda: bool(it.executor.held))
+    it.release()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    if it.catch_up.fetch.session_epoch == -1:
+        it.catch_up.answer(session_id=0)
+    (fetched,) = it.catch_up.partitions
+    return fetched
+
+
+def test_f10_partitions_of_a_response_are_truncated_together(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(each) for each in range(4)]
+        for each in partitions:
+            append(each.log, [(2, 4)])
+        it.follow(*partitions)
+        it.catch_up.answer(*(diverging(each, 2, each) for each in range(1, 4)), nothing(0))
+        assert len(it.executor.held) == 1
+        it.release()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [each.log.log_end_offset for each in partitions] == [4, 1, 2, 3]
+
+    run_follower(tmp_path, test)
+
+
+def test_truncation_of_a_partition_that_is_led_again_ends_before_it_leads(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, 1))
+        it.fetchers.unfollow([partition.topic_partition])
+        led_again: list[int] = []
+        partition.when_truncated(lambda: led_again.append(partition.log.log_end_offset))
+        it.release()
+        await _until(lambda: bool(led_again))
+        assert led_again == [1]
+
+    run_follower(tmp_path, test)
+
+
+def test_partition_of_a_new_epoch_is_fetched_when_the_truncation_has_ended(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, 1))
+        it.follow(partition, epoch=6, leader=3)
+        channels = [each for each in it.channels if each.address[0] == "broker-3"]
+        assert not [each for channel in channels for each in channel.asked]
+        it.release()
+        await _until(
+            lambda: any(each.asked for each in it.channels if each.address[0] == "broker-3")
+        )
+        (fetched,) = it.channel("catch-up", "broker-3").partitions
+        assert (fetched.current_leader_epoch, fetched.fetch_offset) == (6, 1)
+
+    run_follower(tmp_path, test)
+
+
+def test_divergence_that_cuts_nothing_backs_off(tmp_path: Path) -> None:
+    """A leader that contradicts itself is not asked again and again."""
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, 9))
+        assert not it.executor.held
+        assert it.catch_up.fetch.session_epoch == -1
+        it.catch_up.answer(session_id=0)
+        assert not it.catch_up.asked
+        it.timers.advance(SETTINGS.backoff_ms)
+        assert it.catch_up.partitions[0].fetch_offset == 4
+
+    run_follower(tmp_path, test)
+
+
+def test_full_disk_repeats_a_truncation_and_then_fails_the_partition(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, 1))
+        files.space_left = 0
+        for attempt in range(TRUNCATION_ATTEMPTS_MAX):
+            assert partition.error is ErrorCode.NOT_LEADER_OR_FOLLOWER, attempt
+            await _until(lambda: bool(it.executor.held))
+            it.release()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            it.timers.advance(SETTINGS.backoff_ms)
+        assert partition.error is ErrorCode.KAFKA_STORAGE_ERROR
+        files.space_left = None
+
+    run_follower(tmp_path, test, files=files)
+
+
+# --- out of range ---
+
+
+def test_f12_follower_below_the_leaders_start_begins_again_there(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        await _look_up(it, {0: (10, 20)})
+        fetched = await _after_truncation(it)
+        assert (fetched.fetch_offset, fetched.last_fetched_epoch) == (10, -1)
+        assert partition.log.log_start_offset == 10
+        it.catch_up.answer(records(0, batches(10, 2), high_watermark=12, log_start=10))
+        assert partition.log.log_end_offset == 12
+
+    run_follower(tmp_path, test)
+
+
+async def _look_up(it: Follower, offsets: dict[int, tuple[int, int]]) -> None:
+    for asked in tuple(it.control.asked):
+        it.control.respond(list_offsets(asked.request, offsets), 10)
+
+
+def test_f12_follower_above_the_leaders_end_truncates_to_it(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 8)])
+        partition.log.advance_high_watermark(8)
+        it.follow(partition)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        await _look_up(it, {0: (0, 3)})
+        fetched = await _after_truncation(it)
+        assert (fetched.fetch_offset, partition.log.high_watermark) == (3, 3)
+
+    run_follower(tmp_path, test)
+
+
+def test_f12_follower_in_the_leaders_range_backs_off(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 8)])
+        it.follow(partition)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        await _look_up(it, {0: (0, 8)})
+        it.catch_up.answer(session_id=0)
+        assert not it.catch_up.asked
+        it.timers.advance(SETTINGS.backoff_ms)
+        assert it.catch_up.partitions[0].fetch_offset == 8
+        assert partition.log.log_end_offset == 8
+
+    run_follower(tmp_path, test)
+
+
+def test_lost_or_refused_lookup_is_repeated_after_a_backoff(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 8)])
+        it.follow(partition)
+        for attempt in range(2):
+            it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+            if attempt:
+                it.control.lose()
+            else:
+                error = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                for asked in tuple(it.control.asked):
+                    it.control.respond(list_offsets(asked.request, {0: (0, 3)}, error), 10)
+            it.catch_up.answer(session_id=0)
+            assert not it.catch_up.asked
+            it.timers.advance(SETTINGS.backoff_ms)
+            assert it.catch_up.partitions[0].fetch_offset == 8
+
+    run_follower(tmp_path, test)
+
+
+def test_late_lookup_of_an_earlier_epoch_changes_nothing(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        append(partition.log, [(2, 8)])
+        it.follow(partition, other)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE), nothing(1))
+        it.follow(partition, epoch=6)
+        await _look_up(it, {0: (0, 3)})
+        assert not partition.log.is_truncating
+        assert partition.log.log_end_offset == 8
+
+    run_follower(tmp_path, test)
+
+
+# --- late and invalid responses ---
+
+
+def test_f11_response_of_an_earlier_epoch_changes_nothing(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow(partition, other)
+        it.follow(partition, epoch=6)
+        it.catch_up.answer(records(0, batches(0, 2)), diverging(1, 0, 0))
+        assert partition.log.log_end_offset == 0
+        (fetched,) = [each for each in it.catch_up.partitions if each.partition == 0]
+        assert fetched.current_leader_epoch == 6
+
+    run_follower(tmp_path, test)
+
+
+def test_f11_response_after_the_partition_is_unfollowed_changes_nothing(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow(partition, other)
+        it.fetchers.unfollow([partition.topic_partition])
+        it.catch_up.answer(records(0, batches(0, 2)), nothing(1))
+        assert partition.log.log_end_offset == 0
+        assert it.catch_up.forgotten in ([0], [])
+
+    run_follower(tmp_path, test)
+
+
+def test_f11_two_responses_with_the_same_records_append_them_once(tmp_path: Path) -> None:
+    """A replica that moves may be in flight on both connections."""
+
+    async def test(it: Follower) -> None:
+        first, moving = it.partition(0), it.partition(1)
+        it.follow_in_sync(first)
+        it.catch_up.answer(session_id=0)
+        it.follow(moving)
+        it.catch_up.answer(nothing(1))
+        it.in_sync.answer()
+        data = batches(0, 2)
+        it.in_sync.answer(records(1, data))
+        it.catch_up.answer(records(1, data))
+        assert bytes_of(moving.log) == data
+        assert it.in_sync.partitions[0].fetch_offset == 2
+
+    run_follower(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(batches(1, 1)[:-1], id="torn"),
+        pytest.param(batches(0, 1)[:-1] + b"x", id="crc"),
+        pytest.param(batches(0, 2)[66:], id="no header"),
+        pytest.param(batches(0, 1, epoch=LEADER_EPOCH + 1), id="future epoch"),
+        pytest.param(bytes(80), id="zeros"),
+    ],
+)
+def test_r8_invalid_records_back_off_with_a_log_line(
+    tmp_path: Path, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(partition, other)
+        it.catch_up.answer(session_id=0)
+        it.in_sync.answer(records(0, data), records(1, batches(0, 1)))
+        assert partition.log.log_end_offset == 0
+        assert other.log.log_end_offset == 1, "the others continue"
+        assert it.in_sync.forgotten == [0]
+        assert "t-0 is not fetched from broker 1" in caplog.text
+        it.timers.advance(SETTINGS.backoff_ms)
+        assert [each.partition for each in it.catch_up.partitions] == [0]
+
+    with caplog.at_level(logging.WARNING):
+        run_follower(tmp_path, test)
+
+
+def test_part_of_a_batch_at_the_end_is_fetched_again(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        data = batches(0, 3)
+        it.in_sync.answer(records(0, data[:-5]))
+        assert it.in_sync.partitions[0].fetch_offset == 2
+        it.in_sync.answer(records(0, batches(2, 1)))
+        assert bytes_of(partition.log) == data
+
+    run_follower(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.CORRUPT_MESSAGE,
+    ],
+)
+def test_error_of_a_partition_backs_off_until_the_metadata_changes(
+    tmp_path: Path, error: ErrorCode
+) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(partition, other)
+        it.catch_up.answer(session_id=0)
+        it.in_sync.answer(failed(0, error))
+        assert it.in_sync.forgotten == [0]
+        it.timers.advance(SETTINGS.backoff_ms - 1)
+        assert not it.catch_up.asked
+        it.follow(partition, epoch=6)
+        assert it.catch_up.partitions[0].current_leader_epoch == 6
+
+    run_follower(tmp_path, test)
+
+
+# --- sessions and connections ---
+
+
+@pytest.mark.parametrize(
+    ("error", "closed"),
+    [
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 7),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 7),
+    ],
+)
+def test_refused_session_is_followed_by_a_full_request(
+    tmp_path: Path, error: ErrorCode, closed: int
+) -> None:
+    async def test(it: Follower) -> None:
+        it.follow_in_sync(*(it.partition(each) for each in range(3)))
+        it.in_sync.answer()
+        assert it.in_sync.partitions == []
+        it.in_sync.answer(error=error, session_id=0)
+        fetch = it.in_sync.fetch
+        assert (fetch.session_id, fetch.session_epoch) == (closed, 0)
+        assert [each.partition for each in it.in_sync.partitions] == [0, 1, 2]
+        it.in_sync.answer(error=error, session_id=0)
+        assert not it.in_sync.asked, "the second error in a row delays the next request"
+        it.timers.advance(SETTINGS.backoff_ms)
+        assert len(it.in_sync.partitions) == 3
+
+    run_follower(tmp_path, test)
+
+
+def test_leader_without_room_for_a_session_gets_full_requests(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        it.follow_in_sync(*(it.partition(each) for each in range(3)))
+        for _ in range(3):
+            assert it.in_sync.fetch.session_epoch == 0
+            assert len(it.in_sync.partitions) == 3
+            it.in_sync.answer(session_id=0)
+
+    run_follower(tmp_path, test)
+
+
+def test_lost_connection_begins_a_new_session_after_a_growing_delay(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        it.in_sync.answer()
+        delays = []
+        for _ in range(7):
+            it.in_sync.lose()
+            waited = 0
+            while not it.in_sync.asked:
+                it.timers.advance(1)
+                waited += 1
+            delays.append(waited)
+            assert (it.in_sync.fetch.session_id, it.in_sync.fetch.session_epoch) == (7, 0)
+        assert delays == [50, 100, 200, 400, 800, 1_000, 1_000]
+
+    run_follower(tmp_path, test)
+
+
+@pytest.mark.parametrize("kind", ["session", "partition", "topic"])
+def test_response_that_does_not_belong_to_the_session_costs_the_connection(
+    tmp_path: Path, kind: str
+) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        it.in_sync.answer()
+        channel = it.in_sync
+        if kind == "session":
+            channel.answer(records(0, batches(0, 1)), session_id=8)
+        elif kind == "partition":
+            channel.answer(records(1, batches(0, 1)))
+        else:
+            channel.answer(records(0, batches(0, 1)), topic_id=ZERO_UUID)
+        assert channel.closed
+        assert partition.log.log_end_offset == 0
+        it.timers.advance(50)
+        assert it.in_sync is not channel
+        assert it.in_sync.partitions[0].fetch_offset == 0
+
+    run_follower(tmp_path, test)
+
+
+def test_leader_with_a_new_address_gets_a_new_connection(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        it.follow_in_sync(it.partition())
+        old = it.in_sync
+        del it.brokers[LEADER]
+        old.lose()
+        assert old.closed
+        it.timers.advance(SETTINGS.backoff_ms)  # the address is not known
+        it.brokers[LEADER] = registration(9)
+        it.timers.advance(SETTINGS.backoff_ms)
+        assert it.channel("in-sync", "broker-9").partitions
+
+    run_follower(tmp_path, test)
+
+
+def test_fetcher_without_partitions_closes_its_connections(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        it.follow(partition, epoch=6, leader=3)
+        assert all(each.closed for each in it.channels if each.address[0] == "broker-1")
+        it.fetchers.unfollow([partition.topic_partition])
+        assert all(each.closed for each in it.channels)
+        it.timers.advance(100_000)
+        assert it.timers.armed == 0
+
+    run_follower(tmp_path, test)
+
+
+# --- the log ---
+
+
+def test_io_error_stops_the_partition(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        files.fail_pwrite = OSError(errno.EIO, "I/O error")
+        it.in_sync.answer(records(0, batches(0, 1)))
+        assert partition.error is ErrorCode.KAFKA_STORAGE_ERROR
+        it.timers.advance(100_000)
+        named = [each for channel in it.channels for each in channel.asked]
+        assert all(not each.request.topics for each in named)
+
+    run_follower(tmp_path, test, files=files)
+
+
+def test_full_disk_backs_off(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        it.in_sync.answer(records(0, batches(0, 1)))
+        files.space_left = 0
+        it.in_sync.answer(records(0, batches(1, 1)))
+        assert partition.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        files.space_left = None
+        it.catch_up.answer(session_id=0)
+        it.timers.advance(SETTINGS.backoff_ms)
+        it.catch_up.answer(records(0, batches(1, 1), high_watermark=2))
+        assert bytes_of(partition.log) == batches(0, 2)
+
+    run_follower(tmp_path, test, files=files)
+
+
+def test_failed_flush_stops_the_partition(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        it.in_sync.answer(records(0, batches(0, 1)))
+        files.fail_fsync = OSError(errno.EIO, "I/O error")
+        await _until(lambda: bool(it.executor.held))
+        _release_with_errors(it)
+        await _until(lambda: partition.error is ErrorCode.KAFKA_STORAGE_ERROR)
+
+    run_follower(tmp_path, test, files=files, config=LogConfig(flush_messages=1))
+
+
+def _release_with_errors(it: Follower) -> None:
+    held, it.executor.held = it.executor.held, []
+    for future, work in held:
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 - as in a thread pool
+            future.set_exception(error)
+
+
+# --- time slices ---
+
+
+def test_large_response_is_applied_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = count_slices(monkeypatch)
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        data = batches(0, 5_500)
+        it.in_sync.answer(records(0, data, high_watermark=5_500))
+        await _until(lambda: bool(it.in_sync.asked))
+        assert bytes_of(partition.log) == data
+        assert partition.log.high_watermark == 5_500
+        assert len(slices) >= 2
+
+    run_follower(tmp_path, test)
+
+
+@pytest.mark.parametrize("change", ["unfollow", "new epoch", "stop"])
+def test_change_between_two_slices_ends_the_appends(tmp_path: Path, change: str) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(partition, other)
+        it.catch_up.answer(session_id=0)
+        it.in_sync.answer(records(0, batches(0, 3_500)))
+        appended = partition.log.log_end_offset
+        assert 0 < appended < 3_500
+        if change == "unfollow":
+            it.fetchers.unfollow([partition.topic_partition])
+        elif change == "stop":
+            await it.fetchers.stop()
+        else:
+            it.follow(partition, epoch=6)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert partition.log.log_end_offset == appended
+        if change == "new epoch":
+            (fetched,) = it.catch_up.partitions
+            assert (fetched.fetch_offset, fetched.current_leader_epoch) == (appended, 6)
+
+    run_follower(tmp_path, test)
+
+
+def test_large_batch_is_appended_whole(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        data = batches(0, 2, value=os.urandom(replica_fetcher.RUN_BYTES_MAX + 1))
+        it.in_sync.answer(records(0, data))
+        await _until(lambda: bool(it.in_sync.asked))
+        assert bytes_of(partition.log) == data
+
+    run_follower(tmp_path, test, config=LogConfig(max_message_bytes=10**8))
