@@ -55,14 +55,12 @@ def test_no_module_is_an_orphan() -> None:
     """Every module is imported by another module, or is an entry point that is listed here."""
     entry_points = {
         "replication.fetcher_manager",  # awaits the composition of a broker of a cluster
-        "replication.replication_state",  # awaits Partition
         "__main__",
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
         "protocol.show",
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
-        "log.follower_read",  # awaits the leader's side of replication
         "metadata.store.zookeeper",  # awaits `odradek serve --zookeeper`
         "pipeline.jobs.ingest",
     }
@@ -551,33 +549,22 @@ USED_ELSEWHERE = {
             "resume_writing",
         )
     ),
-    "log.follower_read.read_for_follower",  # awaits the leader's side of replication
     "replication.fetcher_manager.fetcher_settings",  # awaits the composition of a cluster's broker
-    # awaits the leader of replicated partitions
-    "replication.partition.ProposalSender.propose",
+    # awaits the fetch sessions of followers
+    "replication.partition.Partition.fetch_as_follower",
+    "replication.partition.Partition.unwatch_follower",
+    "replication.partition.Partition.watch_follower",
+    # awaits the sender of proposed ISRs
+    "replication.partition.Partition.check_followers",
+    "replication.partition.Partition.proposal_failed",
+    "replication.partition.Partition.proposal_succeeded",
     # awaits the controller of a cluster
-    "controller.broker_requests.BrokerRequests.assign_replicas_to_dirs",
     "controller.cluster_controller.ClusterController.elect_leaders",
     "controller.cluster_controller.ClusterController.unregister_broker",
     "controller.election.broker_unfenced",
-    # awaits Partition
-    *(
-        f"replication.replication_state.ReplicationState.{name}"
-        for name in (
-            "acknowledgement",
-            "alter_partition_failed",
-            "alter_partition_succeeded",
-            "follower_fetched",
-            "has_enough_replicas",
-            "is_high_watermark_of_epoch",
-            "last_fetch_of_isr_ms",
-            "leader_appended",
-            "leader_flushed",
-            "log_start_changed",
-            "maybe_shrink_isr",
-            "partition_changed",
-        )
-    ),
+    # awaits the lookups of offsets
+    "replication.replication_state.ReplicationState.has_enough_replicas",
+    "replication.replication_state.ReplicationState.is_high_watermark_of_epoch",
 }
 
 

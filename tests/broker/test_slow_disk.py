@@ -188,7 +188,7 @@ def test_an_offset_lookup_whose_segments_are_deleted_in_the_meantime(
     start = 2 * BATCHES
 
     async def delete(server: BrokerServer) -> None:
-        server.services.replica_manager.delete_records(TopicPartition(TopicName("t"), 0), start)
+        server.services.replica_manager.delete_records(TopicPartition(TopicName("t"), 0), start, 0)
         log = log_of(server)
         log.update_config(replace(log.config, retention_ms=-1))
         assert log.delete_old_segments(server.services.clock.time_ms()) == 2

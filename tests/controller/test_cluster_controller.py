@@ -785,6 +785,30 @@ def test_replica_in_a_failed_directory_loses_its_leadership() -> None:
         _stable(world)
 
 
+def test_replica_that_is_reported_in_a_directory_that_is_not_online_loses_its_leadership() -> None:
+    with running() as world:
+        _topic_of_others(world)
+        leader = world.nodes[_partition(world).leader]
+        topic_id = world.controller().image.topics_by_name[A].topic_id
+        lost = Uuid(b"l" * 16)
+
+        def assign(directory: Uuid) -> None:
+            call = world.controller().assign_directories(
+                leader.id, leader.broker_epoch, {(topic_id, 0): directory}
+            )
+            assert world.run(call) == {(topic_id, 0): ErrorCode.NONE}
+
+        before = _partition(world)
+        assign(lost)
+        after = _partition(world)
+        assert leader.id not in (after.leader, *after.isr)
+        assert after.leader_epoch == before.leader_epoch + 1
+        assert after.partition_epoch == before.partition_epoch + 1
+        assign(leader.directories[0])
+        assert _partition(world).leader_epoch == after.leader_epoch
+        _stable(world)
+
+
 # --- cost ---
 
 

@@ -42,6 +42,7 @@ from tests.helpers.virtual_loop import VirtualLoop
 from tests.metadata.image_strategies import images
 
 CLUSTER = "cluster"
+FIRST_EPOCH = 3
 
 
 def contents(image: MetadataImage) -> MetadataImage:
@@ -192,7 +193,7 @@ class Follower:
 
 
 def older_epoch(response: Any) -> None:
-    response.controller_epoch -= 1
+    response.controller_epoch = FIRST_EPOCH - 1
 
 
 def no_controller(response: Any) -> None:
@@ -257,7 +258,7 @@ class FeedMachine(RuleBasedStateMachine):
 
     @initialize(image=images())
     def begin(self, image: MetadataImage) -> None:
-        first = Controller(3, replace(image, cluster_id=CLUSTER, offset=10))
+        first = Controller(FIRST_EPOCH, replace(image, cluster_id=CLUSTER, offset=10))
         self._add(first)
         self.follower.start()
 

@@ -14,7 +14,8 @@ from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.log.log_read import LogReadInfo
 from odradek.replication.delayed_fetch import FetchParams, fetch
-from odradek.replication.partition import FetchIsolation, FetchPartitionData, Partition
+from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
+from odradek.replication.partition import Partition
 from odradek.replication.purgatory import Purgatory
 from odradek.result_tasks import wait
 from odradek.results import Result

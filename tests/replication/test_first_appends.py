@@ -19,7 +19,8 @@ from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.log_read import LogReadInfo
-from odradek.replication.partition import ColdRead, FetchIsolation, FetchPartitionData, Partition
+from odradek.replication.fetch_data import ColdRead, FetchIsolation, FetchPartitionData
+from odradek.replication.partition import Partition
 from tests.helpers.crashing_files import Crashed, CrashingFiles
 from tests.helpers.led_partitions import led
 from tests.log.builders import NOW_MS, TOPIC_ID, TP, batch_of

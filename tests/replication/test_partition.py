@@ -11,7 +11,8 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicPartition
-from odradek.replication.partition import FetchIsolation, Partition
+from odradek.replication.fetch_data import FetchIsolation
+from odradek.replication.partition import Partition
 from tests.helpers.led_partitions import led
 from tests.replication.fakes import BATCH, FakeDelayedOperation, ListLog, partition_of
 

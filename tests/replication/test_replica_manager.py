@@ -298,9 +298,9 @@ def test_records_are_deleted_up_to_the_high_watermark(
         apply(manager, None, image_of(topic()))
         for _ in range(3):
             manager.append_internal(KEY, batch())
-        assert manager.delete_records(KEY, offset) == start
+        assert manager.delete_records(KEY, offset, 0).get() == start
         for wrong in (4, -2):
-            code = refused(lambda wrong=wrong: manager.delete_records(KEY, wrong))  # type: ignore[misc]
+            code = refused(lambda wrong=wrong: manager.delete_records(KEY, wrong, 0))  # type: ignore[misc]
             assert code is ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(work)

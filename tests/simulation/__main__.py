@@ -19,9 +19,6 @@ COMMON = (
     "batches sent again",
     "polls with records",
     "positions validated",
-    "transactions committed, protocol 1",
-    "transactions committed, protocol 2",
-    "transactions aborted, protocol 1",
     "topics created",
     "topics deleted",
     "partitions created",
@@ -34,7 +31,12 @@ COMMON = (
     "replays checked",
     *(f"fault {name}" for name in FAULTS),
 )
-REQUIRED_ALONE = COMMON
+REQUIRED_ALONE = (
+    *COMMON,
+    "transactions committed, protocol 1",
+    "transactions committed, protocol 2",
+    "transactions aborted, protocol 1",
+)
 """What a series of runs of a single broker has to cover in a continuous integration."""
 REQUIRED_IN_CLUSTER = (
     *COMMON,

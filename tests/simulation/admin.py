@@ -44,7 +44,7 @@ from odradek.protocol.messages.produce_request import (
 )
 from odradek.protocol.messages.produce_response import ProduceResponse
 from odradek.records.record import Record, build_batch
-from tests.simulation.client import Client, Retry, World
+from tests.simulation.client import RETRIABLE, Client, Retry, World
 from tests.simulation.scheduler import SECOND
 from tests.simulation.world_settings import NEVER
 
@@ -110,7 +110,7 @@ class SimulatedAdmin(Client):
         if error is ErrorCode.NONE:
             self.world.count(what)
             return True
-        usual = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
+        usual = (*RETRIABLE, ErrorCode.UNKNOWN_SERVER_ERROR)
         if error not in allowed and error not in usual:
             self.world.violation(f"{what} failed with {error.name}")
         raise Retry(error.name)

@@ -45,6 +45,7 @@ RETRIABLE = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_CONTROLLER,
     }
 )
 

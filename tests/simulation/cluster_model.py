@@ -194,14 +194,14 @@ class ClusterModel:
         state = model.state
         if state is None or model.is_deleted:
             return
-        chains = {}
+        logs = {}
         for member in state.members:
             observer = self.observers.get(member)
             if observer is not None and self.is_registered(observer.machine):
                 replica = observer.replica(key)
-                if replica is not None:
-                    chains[member] = replica.chain
-        for problem in model.check_members(chains):
+                if replica is not None and replica.seen is not None:
+                    logs[member] = replica.seen.log_end, replica.chain
+        for problem in model.check_members(logs):
             self._report(f"{model.name}: {problem}")
         leader = self.observers.get(state.leader)
         if leader is None or not self.is_registered(leader.machine):

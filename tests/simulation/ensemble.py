@@ -119,7 +119,7 @@ class SimulatedSession:
 
     def end(self) -> None:
         """The process is dead. Its session lasts until the timeout."""
-        self._session._events._listeners.clear()
+        self._session._listeners.clear()
         self._session.abandon()
 
     # -- faults ------------------------------------------------------------------------------------

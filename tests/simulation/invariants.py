@@ -360,18 +360,18 @@ class PartitionModel:
                 return f"{mine.base_offset} (epoch {mine.partition_leader_epoch})"
         return f"{min(self.committed.end, chain.end)} (one log ends there)"
 
-    def check_members(self, chains: Mapping[int, Chain]) -> Iterator[str]:
+    def check_members(self, logs: Mapping[int, tuple[int, Chain]]) -> Iterator[str]:
         """Each member of ISR and ELR has all records below the true high watermark.
 
-        `chains` has the logs of the members that are running and registered.
+        `logs` has log end and batches of the members that are running and registered.
         """
         end = self.high_watermark
         if self.awaits_leader or not end:
             return
-        for member, chain in chains.items():
-            if chain.end < end and not self.is_compacted:
+        for member, (log_end, chain) in logs.items():
+            if log_end < end:
                 yield (
-                    f"the log of member {member} ends at {chain.end}, but records below {end} are "
+                    f"the log of member {member} ends at {log_end}, but records below {end} are "
                     f"committed ({self.state})"
                 )
             elif not self.is_compacted and chain.hash_at(end) != self.committed.hash_at(end):

@@ -152,7 +152,8 @@ def _keep_torn_write(patches: Patches) -> None:
 
 
 def _read_to_log_end(patches: Patches) -> None:
-    from odradek.replication.partition import FetchIsolation, Partition
+    from odradek.replication.fetch_data import FetchIsolation
+    from odradek.replication.partition import Partition
 
     read = Partition.read
 

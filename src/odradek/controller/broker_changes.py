@@ -21,7 +21,7 @@ from odradek.controller.election import (
     changed_partition,
     without_brokers,
 )
-from odradek.ids import ZERO_UUID, BrokerId, TopicName
+from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -144,6 +144,21 @@ class _Situation:
         if now.leader == NO_LEADER or now.elr:
             now = changed_partition(now, acceptable, policy) or now
         return one_epoch_later(partition, now)
+
+
+def with_directories(
+    partition: PartitionImage,
+    directories: tuple[Uuid, ...],
+    brokers: Mapping[BrokerId, BrokerRegistration],
+    policy: ElectionPolicy,
+) -> PartitionImage:
+    """Return a partition whose replicas are in these log directories.
+
+    A replica whose directory is not online leaves the ISR and gives up its leadership at once.
+    """
+    moved = replace(partition, directories=directories)
+    changed = _Situation(brokers, {}).changed(moved, policy)
+    return changed or replace(moved, partition_epoch=partition.partition_epoch + 1)
 
 
 def acceptable_leader(

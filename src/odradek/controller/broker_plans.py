@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import replace
 
 from odradek.controller.alter_partition import (
     AlterPartition,
@@ -12,7 +11,7 @@ from odradek.controller.alter_partition import (
     find_partition,
 )
 from odradek.controller.balance import imbalanced_partitions
-from odradek.controller.broker_changes import Policies, acceptable_leader
+from odradek.controller.broker_changes import Policies, acceptable_leader, with_directories
 from odradek.controller.election import Election, elect_preferred, elect_unclean
 from odradek.controller.plans import Plan, Planning
 from odradek.errors import ErrorCode, KafkaError
@@ -62,12 +61,14 @@ def planning_alter_partitions(
 
 
 def planning_directories(
-    image: MetadataImage, broker: BrokerId, directories: Mapping[tuple[Uuid, int], Uuid]
+    image: MetadataImage,
+    broker: BrokerId,
+    directories: Mapping[tuple[Uuid, int], Uuid],
+    policies: Policies,
 ) -> Planning[dict[tuple[Uuid, int], ErrorCode]]:
     """Plan the log directories of a broker's replicas.
 
-    A replica in a directory that is not online loses its leadership with the next change of the
-    broker.
+    A replica in a directory that is not online loses its leadership.
     """
     plan: Plan[dict[tuple[Uuid, int], ErrorCode]] = Plan({})
     for count, ((topic_id, number), directory) in enumerate(directories.items(), 1):
@@ -82,10 +83,9 @@ def planning_directories(
             continue
         assigned = list(found.directories) or [ZERO_UUID] * len(found.replicas)
         assigned[found.replicas.index(broker)] = directory
-        after = replace(
-            found, directories=tuple(assigned), partition_epoch=found.partition_epoch + 1
-        )
-        if after.directories != found.directories:
+        if tuple(assigned) != found.directories:
+            policy = policies(image.topics_by_id[topic_id].name)
+            after = with_directories(found, tuple(assigned), image.brokers, policy)
             _append(plan.records, partition_change(topic_id, found, after))
         plan.result[topic_id, number] = ErrorCode.NONE
     return plan

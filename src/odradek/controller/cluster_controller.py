@@ -577,7 +577,7 @@ class ClusterController:
     ) -> dict[tuple[Uuid, int], ErrorCode]:
         """Record in which log directory a broker has its replicas (AssignReplicasToDirs).
 
-        A directory that fails afterwards takes the leadership of these replicas away.
+        A replica in a directory that is not online, or fails afterwards, loses its leadership.
 
         Args:
             broker, epoch: The sender.
@@ -586,7 +586,8 @@ class ClusterController:
 
         async def assign(term: ControllerTerm) -> dict[tuple[Uuid, int], ErrorCode]:
             _sender(term.image, broker, epoch)
-            planning = broker_plans.planning_directories(term.image, broker, directories)
+            policies = self._policies.of(term.image)
+            planning = broker_plans.planning_directories(term.image, broker, directories, policies)
             plan = await in_slices(planning)
             await term.commit(plan.records)
             return plan.result

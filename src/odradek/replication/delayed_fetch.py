@@ -16,12 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
-from odradek.replication.partition import (
-    ColdRead,
-    FetchIsolation,
-    FetchPartitionData,
-    Partition,
-)
+from odradek.replication.fetch_data import ColdRead, FetchIsolation, FetchPartitionData
+from odradek.replication.partition import Partition
 from odradek.replication.purgatory import DelayedOperation, Purgatory
 from odradek.results import PendingResult, Result
 from odradek.slicing import ELEMENTS_PER_SLICE, Pause, sliced

@@ -1,4 +1,7 @@
-"""Produce requests that wait for the high watermark (Kafka's ``DelayedProduce``, rule R3)."""
+"""Requests that wait for other replicas or a flush: Produce and DeleteRecords (rules R3 and R8).
+
+They are Kafka's ``DelayedProduce`` and ``DelayedDeleteRecords``.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,23 @@ class DelayedProduce(DelayedOperation):
     records stay in the log.
 
     Args:
-        required_offsets: The high watermark that each partition has to reach.
+        required_offsets: The offset after the last record in each partition.
         on_ready: Called with the errors of the partitions that failed.
+        committed: Whether the records have to be committed. Otherwise only flushes that are due
+            have to cover them.
     """
 
-    __slots__ = ("_errors", "_on_ready", "_waiting")
+    __slots__ = ("_committed", "_errors", "_on_ready", "_waiting")
 
     def __init__(
         self,
         required_offsets: dict[Partition, int],
         on_ready: Callable[[dict[Partition, ErrorCode]], None],
+        *,
+        committed: bool = True,
     ) -> None:
         super().__init__()
+        self._committed = committed
         self._waiting = required_offsets
         self._errors: dict[Partition, ErrorCode] = {}
         self._on_ready = on_ready
@@ -38,12 +46,11 @@ class DelayedProduce(DelayedOperation):
     def watch(self) -> None:
         """Start to watch the partitions that have not committed the records yet."""
         for partition, offset in tuple(self._waiting.items()):
-            if partition.error:
-                self.resolve(partition, partition.error)
-            elif partition.log.high_watermark >= offset:
-                self.resolve(partition, ErrorCode.NONE)
+            code = partition.acknowledgement(offset, committed=self._committed)
+            if code is None:
+                partition.watch_produce(self, offset, committed=self._committed)
             else:
-                partition.watch_produce(self, offset)
+                self.resolve(partition, code)
 
     def resolve(self, partition: Partition, error: ErrorCode) -> None:
         """Record that the partition has committed the records, or has failed with `error`."""
@@ -68,3 +75,51 @@ class DelayedProduce(DelayedOperation):
 
     def on_complete(self) -> None:
         self._on_ready(self._errors)
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """A deletion of records in one partition, which waits for the low watermark.
+
+    A deletion that the other replicas do not confirm in time
+    has the error REQUEST_TIMED_OUT. The leader has deleted the records.
+
+    Args:
+        partition: The partition.
+        offset: The low watermark that the partition has to reach.
+        on_ready: Called with the error.
+    """
+
+    __slots__ = ("_error", "_offset", "_on_ready", "_partition")
+
+    def __init__(
+        self, partition: Partition, offset: int, on_ready: Callable[[ErrorCode], None]
+    ) -> None:
+        super().__init__()
+        self._partition = partition
+        self._offset = offset
+        self._on_ready = on_ready
+        self._error = ErrorCode.NONE
+
+    def watch(self) -> None:
+        """Start to wait, or complete if the low watermark has reached the offset."""
+        if not self.try_complete():
+            self._partition.watch_low_watermark(self, self._offset)
+
+    def resolve(self, _: Partition, error: ErrorCode) -> None:
+        """Record that the low watermark has reached the offset, or that the partition failed."""
+        self._error = error
+        self.force_complete()
+
+    def try_complete(self) -> bool:
+        if self._partition.low_watermark >= self._offset:
+            self.force_complete()
+        return self.completed
+
+    def on_expiration(self) -> None:
+        self._error = ErrorCode.REQUEST_TIMED_OUT
+
+    def release(self) -> None:
+        self._partition.unwatch_low_watermark(self)
+
+    def on_complete(self) -> None:
+        self._on_ready(self._error)

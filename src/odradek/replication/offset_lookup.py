@@ -13,7 +13,8 @@ from odradek.log.timestamps import TimestampOffset, offset_for_timestamp, offset
 
 if TYPE_CHECKING:
     from odradek.offloading import WorkRunner
-    from odradek.replication.partition import FetchIsolation, Partition
+    from odradek.replication.fetch_data import FetchIsolation
+    from odradek.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 

@@ -1,43 +1,44 @@
 """One partition on this broker: its leader, its committed offset and its delayed operations.
 
-The partition uses no files, event loop or clock. The log accesses the files, and delayed operations
-are notified by calls. The rules are Kafka's (``kafka.cluster.Partition``). acks=all needs
+The partition uses no files or event loop. The log accesses the files, and delayed operations are
+notified by calls. The rules are Kafka's (``kafka.cluster.Partition``). acks=all needs
 min.insync.replicas before the append. Consumers read only records below the high watermark. A
 leader epoch in a request must be equal to the partition's.
 
-On a single node this broker is the only in-sync replica, so the high watermark follows the log's
-end. It is advanced by the append itself, or, if the topic sets flush.messages, after the flush that
-covers the records. While such a flush is due the high watermark stays behind it, so that consumers
-do not read records that may still be lost.
+If this broker is the only replica, the high watermark follows the log's end. It is advanced by the
+append itself, or, if the topic sets flush.messages, after the flush that covers the records. While
+such a flush is due the high watermark stays behind it, so that consumers do not read records that
+may still be lost.
+
+With other replicas, a `ReplicationState` decides on high watermark and ISR. The partition passes
+events on to it, and performs the effects. The state lives for one leader epoch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.config.log_config import LONG_MAX
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import NO_OFFSET
+from odradek.log.follower_read import read_for_follower
 from odradek.log.residency import NotResident
 from odradek.log.state.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-from odradek.metadata.image import NO_LEADER
+from odradek.metadata.image import NO_LEADER, LeaderRecoveryState, PartitionImage
 from odradek.metadata.topics import INTERNAL_TOPICS
+from odradek.replication.fetch_data import ColdRead, FetchIsolation, FetchPartitionData
+from odradek.replication.offset_queue import OffsetQueue
+from odradek.replication.replication_state import NEVER_MS, NO_EFFECTS, Effects, ReplicationState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from odradek.environment.clock import Clock
-    from odradek.ids import TopicPartition, Uuid
+    from odradek.ids import BrokerId, TopicPartition, Uuid
     from odradek.log.log_append_info import LogAppendInfo
     from odradek.log.log_read import LogReadInfo
     from odradek.log.state.verification import Origin, VerificationGuard
     from odradek.log.unified_log import UnifiedLog
-    from odradek.metadata.image import PartitionImage
-    from odradek.records.region import FileRegion
     from odradek.records.validate import Writable
     from odradek.replication.replication_state import Brokers, IsrProposal
 
@@ -46,21 +47,6 @@ ACKS_LEADER = 1
 ACKS_NONE = 0
 # The number of bytes between two high watermarks is not known: a delayed fetch reads again.
 _ANY_SIZE = _END_OF_TIME = 1 << 62
-
-
-READ_COMMITTED = 1
-"""The isolation level of a request that reads only committed transactions (KIP-98)."""
-
-
-class FetchIsolation(Enum):
-    """The limit up to which a fetch reads (Kafka's ``FetchIsolation``)."""
-
-    LOG_END = auto()
-    """Replicas."""
-    HIGH_WATERMARK = auto()
-    """Consumers."""
-    COMMITTED = auto()
-    """Consumers with isolation level read_committed: up to the last stable offset."""
 
 
 # A lookup in an enum costs as much as a call, and each fetch would make three.
@@ -75,10 +61,39 @@ class WaitingFetch(Protocol):
     def interrupt(self) -> None: ...
 
 
-class WaitingProduce(Protocol):
-    """A produce request that waits until the high watermark has passed its records."""
+class WaitingOperation(Protocol):
+    """A request that waits until an offset of the partition has reached a value."""
 
     def resolve(self, partition: Partition, error: ErrorCode) -> None: ...
+
+
+class FetchingFollower(Protocol):
+    """The fetch session of a follower. It notes the partitions that have news for the follower."""
+
+    @property
+    def replica_id(self) -> BrokerId: ...
+
+    @property
+    def last_fetch_ms(self) -> int:
+        """The time of the last fetch, in which only partitions with news are visited."""
+
+    def appended(self, partition: Partition, size_bytes: int) -> None:
+        """Note an append, which completes the follower's delayed fetch."""
+
+    def changed(self, partition: Partition) -> None:
+        """Note a change of high watermark or log start, which completes no fetch (KAFKA-9952)."""
+
+    def interrupt(self, partition: Partition) -> None:
+        """Note a change of leadership or an error, which completes the delayed fetch."""
+
+
+class FollowerTarget(Protocol):
+    """The request for one partition of a follower's fetch."""
+
+    fetch_offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    log_start_offset: int
 
 
 class ProposalSender(Protocol):
@@ -89,7 +104,7 @@ class ProposalSender(Protocol):
 
 
 class LeaderParts(Protocol):
-    """What the leader of a partition with other replicas needs from the cluster."""
+    """The parts of a cluster for the leader of a partition with other replicas."""
 
     @property
     def isr_proposals(self) -> ProposalSender: ...
@@ -107,42 +122,6 @@ class LeaderParts(Protocol):
         """A follower that has not caught up for longer leaves the ISR."""
 
 
-class ColdRead(Exception):
-    """The signal that a read would have to wait for the disk.
-
-    Attributes:
-        read: Reads from the disk, on any thread.
-    """
-
-    def __init__(self, read: Callable[[], LogReadInfo]) -> None:
-        super().__init__()
-        self.read = read
-
-
-@dataclass(slots=True)
-class FetchPartitionData:
-    """The data of one partition in a fetch, or its error.
-
-    Attributes:
-        region: The records. None when there are none, or when the reader's log diverged.
-        aborted_transactions: (producer id, first offset) of the aborted transactions that overlap
-            the region, for `FetchIsolation.COMMITTED` only.
-        diverging_epoch: The largest epoch that the reader's log and this one may share (KIP-320).
-        current_leader: The leader's id and epoch, set with an error that says that this broker does
-            not lead the partition in the requested epoch.
-    """
-
-    high_watermark: int = NO_OFFSET
-    last_stable_offset: int = NO_OFFSET
-    log_start_offset: int = NO_OFFSET
-    region: FileRegion | None = None
-    aborted_transactions: list[tuple[int, int]] | None = None
-    diverging_epoch: int = UNDEFINED_EPOCH
-    diverging_end_offset: int = UNDEFINED_EPOCH_OFFSET
-    error: ErrorCode = ErrorCode.NONE
-    current_leader: tuple[int, int] | None = None
-
-
 class Partition:
     """One replica of this broker: leader or follower. Owned by `ReplicaManager`.
 
@@ -157,9 +136,11 @@ class Partition:
 
     __slots__ = (
         "_committed_fetches",
+        "_deletions",
         "_fetches",
+        "_flushed_produces",
+        "_followers",
         "_parts",
-        "_produce_count",
         "_produces",
         "_stable_offset_seen",
         "_when_truncated",
@@ -175,6 +156,7 @@ class Partition:
         "needs_recompression",
         "needs_record_validation",
         "replicas",
+        "replication",
         "topic_id",
         "topic_partition",
     )
@@ -190,6 +172,8 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self._parts = parts
+        # The state of the other replicas, while this broker leads a partition that has some.
+        self.replication: ReplicationState | None = None
         # The change of leadership that waits for the end of a truncation.
         self._when_truncated: Callable[[], None] | None = None
         self.leader: int = NO_LEADER
@@ -206,9 +190,13 @@ class Partition:
         # Fetches of committed records. They wait for the last stable offset to advance.
         self._committed_fetches: dict[WaitingFetch, None] = {}
         self._stable_offset_seen = 0
-        # A heap ordered by the required high watermark, with a count as the tie-breaker.
-        self._produces: list[tuple[int, int, WaitingProduce]] = []
-        self._produce_count = 0
+        # The fetch sessions of followers with this partition.
+        self._followers: dict[FetchingFollower, None] = {}
+        # Produce requests that wait for the high watermark, or only for a flush.
+        self._produces: OffsetQueue[WaitingOperation] = OffsetQueue()
+        self._flushed_produces: OffsetQueue[WaitingOperation] = OffsetQueue()
+        # DeleteRecords requests, which wait for the low watermark.
+        self._deletions: OffsetQueue[WaitingOperation] = OffsetQueue()
         self.internal = topic_partition.topic in INTERNAL_TOPICS
         # Each record of a client's batch is validated: internal and compacted topics.
         self.needs_record_validation = False
@@ -231,6 +219,23 @@ class Partition:
             and config.flush_messages == LONG_MAX
             and len(self.replicas) <= 1
         )
+        if self.replication is not None:
+            parts = self._cluster
+            lag_ms = parts.replica_lag_time_max_ms
+            brokers, now_ms = parts.brokers(), self._now_ms()
+            effects = self.replication.configure(
+                config.min_insync_replicas, lag_ms, brokers, now_ms
+            )
+            self._perform(effects)
+
+    @property
+    def _cluster(self) -> LeaderParts:
+        assert self._parts is not None
+        return self._parts
+
+    def _now_ms(self) -> int:
+        """Return the time for lag times."""
+        return int(self._cluster.clock.monotonic_ms())
 
     def become_leader(self, image: PartitionImage) -> None:
         """Become the leader, or update the replicas and the ISR of an epoch that this broker leads.
@@ -253,13 +258,59 @@ class Partition:
         self.replicas = image.replicas
         self.isr = image.isr
         self.error = ErrorCode.NONE
+        log = self.log
+        if (
+            is_new_epoch
+            and not self.flush_due_offset
+            and log.unflushed_messages >= log.config.flush_messages
+        ):
+            # Even a duplicate of a recovered record is acknowledged only after the fsync.
+            self.flush_due_offset = log.log_end_offset
+        if self._parts is not None and len(image.replicas) > 1:
+            self._lead_replicas(image, is_new_epoch)
+        else:
+            is_new_epoch = is_new_epoch or self.replication is not None
+            self.replication = None
+            if is_new_epoch and not self.flush_due_offset:
+                self._advance_high_watermark(log.log_end_offset)
         self.config_changed()
-        if is_new_epoch and not self.flush_due_offset:
-            if self.log.unflushed_messages >= self.log.config.flush_messages:
-                # Even a duplicate of a recovered record is acknowledged only after the fsync.
-                self.flush_due_offset = self.log.log_end_offset
-            else:
-                self._advance_high_watermark(self.log.log_end_offset)
+
+    def _lead_replicas(self, image: PartitionImage, is_new_epoch: bool) -> None:
+        """Begin the leader epoch with a new state, so that no position of an earlier one counts."""
+        parts, log = self._cluster, self.log
+        brokers, now_ms = parts.brokers(), self._now_ms()
+        replication = self.replication
+        if replication is not None and not is_new_epoch:
+            self._perform(replication.partition_changed(image, brokers, now_ms))
+            return
+        replication = self.replication = ReplicationState(
+            image.leader,
+            image,
+            min_insync_replicas=log.config.min_insync_replicas,
+            replica_lag_time_max_ms=parts.replica_lag_time_max_ms,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            now_ms=now_ms,
+        )
+        committable_offset = log.log_end_offset
+        if self.flush_due_offset:
+            committable_offset = max(log.high_watermark, log.recovery_point)
+        self._perform(replication.leader_flushed(committable_offset, brokers, now_ms))
+        for follower in tuple(self._followers):
+            follower.interrupt(self)
+
+    def _perform(self, effects: Effects) -> None:
+        """Perform the effects of an event."""
+        if effects is NO_EFFECTS:
+            return
+        if effects.proposal is not None:
+            self._cluster.isr_proposals.propose(self, effects.proposal)
+        if effects.high_watermark is not None:
+            self._advance_high_watermark(effects.high_watermark)
+        if effects.low_watermark is not None:
+            while deletion := self._deletions.first_up_to(effects.low_watermark):
+                deletion.resolve(self, ErrorCode.NONE)
 
     def become_follower(self, image: PartitionImage) -> bool:
         """Stop leading the partition, which the image's leader (-1: none) leads.
@@ -315,9 +366,10 @@ class Partition:
         Delayed produce requests fail with `error`. Delayed fetches read again.
         """
         self.error = error
-        produces, self._produces = self._produces, []
-        for _, _, produce in sorted(produces, key=lambda each: each[:2]):
-            produce.resolve(self, error)
+        self.replication = None
+        for waiting in (self._produces, self._flushed_produces, self._deletions):
+            for operation in waiting.remove_all():
+                operation.resolve(self, error)
         self._interrupt_fetches()
 
     # --- delayed operations ---
@@ -334,25 +386,70 @@ class Partition:
         self._fetches.pop(fetch, None)
         self._committed_fetches.pop(fetch, None)
 
-    def watch_produce(self, produce: WaitingProduce, required_offset: int) -> None:
-        """Resolve `produce` when the high watermark reaches `required_offset`, or on an error."""
-        self._produce_count += 1
-        heappush(self._produces, (required_offset, self._produce_count, produce))
+    def watch_follower(self, follower: FetchingFollower) -> None:
+        """Report news to the fetch session of a follower."""
+        self._followers[follower] = None
 
-    def unwatch_produce(self, produce: WaitingProduce) -> None:
-        self._produces = [each for each in self._produces if each[2] is not produce]
-        heapify(self._produces)
+    def unwatch_follower(self, follower: FetchingFollower) -> None:
+        self._followers.pop(follower, None)
+
+    def acknowledgement(self, required_offset: int, *, committed: bool) -> ErrorCode | None:
+        """Return the result of a produce request, or None while it has to wait (rule R3).
+
+        Args:
+            required_offset: The offset after the last record of the request.
+            committed: Whether the records have to be committed. Otherwise only a flush has to
+                cover them, if one is due.
+        """
+        if self.error:
+            return self.error
+        replication = self.replication
+        if replication is None:
+            return ErrorCode.NONE if self.log.high_watermark >= required_offset else None
+        if committed:
+            return replication.acknowledgement(required_offset)
+        return ErrorCode.NONE if replication.committable_offset >= required_offset else None
+
+    def watch_produce(
+        self, produce: WaitingOperation, required_offset: int, *, committed: bool = True
+    ) -> None:
+        """Resolve `produce` when `acknowledgement` returns a result."""
+        is_flush = not committed and self.replication is not None
+        queue = self._flushed_produces if is_flush else self._produces
+        queue.add(produce, required_offset)
+
+    def unwatch_produce(self, produce: WaitingOperation) -> None:
+        self._produces.remove(produce)
+        self._flushed_produces.remove(produce)
+
+    def watch_low_watermark(self, deletion: WaitingOperation, offset: int) -> None:
+        """Resolve `deletion` when the log starts of all replicas that are alive reach `offset`."""
+        self._deletions.add(deletion, offset)
+
+    def unwatch_low_watermark(self, deletion: WaitingOperation) -> None:
+        self._deletions.remove(deletion)
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest log start of the replicas that are alive; -1 while one is not known."""
+        if self.replication is None:
+            return self.log.log_start_offset
+        return self.replication.low_watermark(self._cluster.brokers())
 
     def _interrupt_fetches(self) -> None:
         for fetch in (*self._fetches, *self._committed_fetches):
             fetch.interrupt()
+        for follower in tuple(self._followers):
+            follower.interrupt(self)
 
     # --- appends ---
 
     def append(
         self, batch: Writable, acks: int, now_ms: int, origin: Origin | None = None
     ) -> LogAppendInfo:
-        """Append one batch as leader, synchronously. Commit it unless a flush is due.
+        """Append one batch as leader, synchronously.
+
+        Without other replicas the append commits the batch, unless a flush is due.
 
         Args:
             origin: Further properties of a batch that is transactional or written by the broker.
@@ -366,16 +463,20 @@ class Partition:
         log = self.log
         if acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
             self._check_min_isr()
+        replication = self.replication
         info = log.append_as_leader(
             batch,
             self.leader_epoch,
             now_ms=now_ms,
             origin=origin,
-            commit=not self.flush_due_offset,
+            commit=replication is None and not self.flush_due_offset,
         )
         if info.must_flush:
             # A duplicate may precede records that wait for the same flush.
             self.flush_due_offset = max(self.flush_due_offset, info.last_offset + 1)
+        if replication is not None:
+            if not info.duplicate:
+                self._leader_appended(replication, len(batch))
         elif not self.flush_due_offset and not info.duplicate:
             if self._fetches:
                 size_bytes = len(batch)
@@ -384,6 +485,19 @@ class Partition:
             if self._committed_fetches:
                 self._stable_offset_moved(info.first_offset, len(batch))
         return info
+
+    def _leader_appended(self, replication: ReplicationState, size_bytes: int) -> None:
+        """Report an append to the followers and to the replication state."""
+        for follower in self._followers:
+            follower.appended(self, size_bytes)
+        log, parts = self.log, self._cluster
+        end_offset = log.log_end_offset
+        committable_offset = replication.committable_offset if self.flush_due_offset else end_offset
+        effects = replication.leader_appended(
+            end_offset, committable_offset, parts.brokers(), int(parts.clock.monotonic_ms())
+        )
+        if effects is not NO_EFFECTS:
+            self._perform(effects)
 
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, epoch_bump: bool = False
@@ -433,13 +547,25 @@ class Partition:
 
     def flushed(self, offset: int) -> bool:
         """Handle the end of a flush up to `offset`. Return True when another flush is due."""
-        if self.flush_due_offset > offset:
-            self._advance_high_watermark(offset)
-            return True
-        self.flush_due_offset = 0
-        self._advance_high_watermark(self.log.log_end_offset)
+        is_covered = self.flush_due_offset <= offset
+        if is_covered:
+            self.flush_due_offset = 0
+            offset = self.log.log_end_offset
+        if not self.error:
+            self._flush_ended(offset)
         # A completed operation may have appended further records.
-        return self.flush_due_offset > 0
+        return not is_covered or self.flush_due_offset > 0
+
+    def _flush_ended(self, committable_offset: int) -> None:
+        """Acknowledge the records below the offset, which need no further flush."""
+        replication = self.replication
+        if replication is None:
+            self._advance_high_watermark(committable_offset)
+        else:
+            brokers, now_ms = self._cluster.brokers(), self._now_ms()
+            self._perform(replication.leader_flushed(committable_offset, brokers, now_ms))
+        while produce := self._flushed_produces.first_up_to(committable_offset):
+            produce.resolve(self, ErrorCode.NONE)
 
     def _advance_high_watermark(self, offset: int) -> None:
         """Commit all records below `offset` and complete the operations that wait for it.
@@ -448,12 +574,174 @@ class Partition:
         """
         if not self.log.advance_high_watermark(offset):
             return
-        while self._produces and self._produces[0][0] <= offset:
-            heappop(self._produces)[2].resolve(self, ErrorCode.NONE)
+        for follower in self._followers:
+            follower.changed(self)
+        while produce := self._produces.first_up_to(offset):
+            replication = self.replication
+            code = None if replication is None else replication.acknowledgement(offset)
+            produce.resolve(self, self.error if code is None else code)
         for fetch in tuple(self._fetches):
             fetch.appended(_ANY_SIZE)
         if self._committed_fetches:
             self._stable_offset_moved(_END_OF_TIME, _ANY_SIZE)
+
+    # --- followers ---
+
+    def follower_was_idle(self, follower: FetchingFollower) -> None:
+        """Note that a follower fetched and had all records, before the partition has news.
+
+        The session visits only partitions with news, so its earlier fetches are noted here.
+        """
+        if self.replication is not None:
+            self.replication.follower_was_idle(follower.replica_id, follower.last_fetch_ms)
+
+    def is_in_isr(self, replica_id: BrokerId) -> bool:
+        return replica_id in self.isr
+
+    def fetch_as_follower(
+        self,
+        replica_id: BrokerId,
+        broker_epoch: int,
+        target: FollowerTarget,
+        max_bytes: int,
+        cold_result: Callable[[], LogReadInfo] | None = None,
+        *,
+        updates: bool,
+    ) -> FetchPartitionData:
+        """Return the records from the offset of a follower's fetch up to the log end.
+
+        The steps have the order of rules F1, F2, I1 and R3: leader epoch, last epoch, position of
+        the follower, high watermark, produce requests, read. A fetch that is refused or diverges
+        changes nothing.
+
+        Args:
+            replica_id, broker_epoch: The follower.
+            target: Its request.
+            max_bytes: The limit of the records, unless the first batch is larger. 0: no records.
+            cold_result: As for `read`.
+            updates: Whether the fetch changes the position of the follower. A fetch that was
+                delayed reads again, and does not.
+
+        Raises:
+            KafkaError: As for `read`, and the errors of `ReplicationState.follower_fetched`.
+            ColdRead: The disk would have to be read.
+        """
+        self.check_leader_epoch(target.leader_epoch)
+        replication = self.replication
+        if replication is None:
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise KafkaError(code, f"replica {replica_id} is not assigned")
+        log, offset = self.log, target.fetch_offset
+        data = FetchPartitionData(log.high_watermark, log.high_watermark, log.log_start_offset)
+        if target.last_fetched_epoch >= 0 and self._diverges(
+            offset, target.last_fetched_epoch, data
+        ):
+            return data
+        if offset < log.log_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if updates:
+            parts = self._cluster
+            effects = replication.follower_fetched(
+                replica_id,
+                broker_epoch,
+                offset,
+                target.log_start_offset,
+                parts.brokers(),
+                int(parts.clock.monotonic_ms()),
+            )
+            if effects is not NO_EFFECTS:
+                self._perform(effects)
+                if self.error:
+                    raise KafkaError(self.error)
+        data.high_watermark = data.last_stable_offset = log.high_watermark
+        if max_bytes > 0:
+            self._read_for_follower(data, offset, max_bytes, cold_result)
+        return data
+
+    def _read_for_follower(
+        self,
+        data: FetchPartitionData,
+        offset: int,
+        max_bytes: int,
+        cold_result: Callable[[], LogReadInfo] | None,
+    ) -> None:
+        """Read records up to the log end into `data`. The uncommitted ones are copied."""
+        log, high_watermark = self.log, data.high_watermark
+        try:
+            if cold_result is None:
+                info = read_for_follower(log, offset, max_bytes, high_watermark, wait=False)
+            else:
+                info = cold_result()
+                if not log.confirm(offset, info):
+                    raise NotResident
+        except NotResident:
+            read = partial(read_for_follower, log, offset, max_bytes, high_watermark, wait=True)
+            raise ColdRead(read) from None
+        data.region = info.region
+        if info.region is None:
+            data.copied = info.copied
+        # Otherwise the follower fetches the records above the high watermark next.
+
+    def check_followers(self) -> None:
+        """Propose to remove followers that are out of sync. Note a log start that has moved.
+
+        The caller calls it every half of `replica.lag.time.max.ms`.
+        """
+        replication = self.replication
+        if replication is None:
+            return
+        if replication.log_start_offset != self.log.log_start_offset:
+            self.log_start_offset_raised()
+        now_ms = self._now_ms()
+        self._perform(replication.maybe_shrink_isr(now_ms))
+        if replication.high_watermark < replication.log_end_offset:
+            # A follower that is out of the ISR holds the high watermark for the lag time only.
+            brokers = self._cluster.brokers()
+            self._perform(replication.maybe_increment_high_watermark(brokers, now_ms))
+
+    def proposal_succeeded(
+        self,
+        proposal: IsrProposal,
+        leader_epoch: int,
+        partition_epoch: int,
+        isr: tuple[BrokerId, ...],
+        leader_recovery_state: LeaderRecoveryState,
+    ) -> None:
+        """Apply the controller's response to a proposed ISR (rule I5).
+
+        A response with a later partition epoch has no effect: the image with that partition epoch
+        is about to arrive, together with all earlier changes of configs.
+        """
+        replication = self.replication
+        if replication is None or partition_epoch > replication.partition_epoch:
+            return
+        image = PartitionImage(
+            self.topic_partition.partition,
+            replication.broker_id,
+            leader_epoch,
+            partition_epoch,
+            replication.replicas,
+            isr,
+            leader_recovery_state=leader_recovery_state,
+        )
+        brokers, now_ms = self._cluster.brokers(), self._now_ms()
+        effects = replication.alter_partition_succeeded(proposal, image, brokers, now_ms)
+        self.isr = replication.isr
+        self._perform(effects)
+
+    def proposal_failed(self, proposal: IsrProposal, error: ErrorCode) -> None:
+        """Apply the controller's error for a proposed ISR, or a lost response (rule I5)."""
+        if self.replication is not None:
+            brokers, now_ms = self._cluster.brokers(), self._now_ms()
+            self._perform(self.replication.alter_partition_failed(proposal, error, brokers, now_ms))
+
+    @property
+    def last_fetch_of_isr_ms(self) -> int:
+        """The monotonic time of the last fetch by a follower in the ISR, NEVER_MS without one."""
+        if self.replication is None:
+            return NEVER_MS
+        times = (each.last_fetch_ms for each in self._followers if self.is_in_isr(each.replica_id))
+        return max(self.replication.last_fetch_of_isr_ms, *times, NEVER_MS)
 
     # --- reads ---
 
@@ -579,4 +867,10 @@ class Partition:
 
     def log_start_offset_raised(self) -> None:
         """Interrupt delayed fetches, because their offsets may be below the new log start."""
-        self._interrupt_fetches()
+        for fetch in (*self._fetches, *self._committed_fetches):
+            fetch.interrupt()
+        for follower in self._followers:
+            follower.changed(self)
+        if self.replication is not None:
+            log_start, brokers = self.log.log_start_offset, self._cluster.brokers()
+            self._perform(self.replication.log_start_changed(log_start, brokers))

@@ -51,6 +51,8 @@ class AppendManager(Protocol):
         required_offsets: dict[Partition, int],
         timeout_ms: int | None,
         on_ready: Callable[[dict[Partition, ErrorCode]], None],
+        *,
+        committed: bool = True,
     ) -> None: ...
 
 
@@ -179,7 +181,7 @@ class RecordAppend:
         return entry.records
 
     def _require(self, partition: Partition, info: LogAppendInfo, position: int) -> None:
-        """Delay the result until its records are flushed and committed, if `acks` requires that.
+        """Delay the result until its records are flushed or committed, if `acks` requires that.
 
         A duplicate is acknowledged no sooner than its original. acks=1 waits only for a flush that
         its own records made due.
@@ -253,7 +255,7 @@ class RecordAppend:
         return Result(self.results)
 
     def _wait(self) -> Result[list[AppendResult]]:
-        """Wait until the high watermarks have reached the required offsets."""
+        """Wait until the records below the required offsets are committed or flushed."""
         if not self._required_offsets:
             return Result(self.results)
         result: PendingResult[list[AppendResult]] = PendingResult()
@@ -266,8 +268,9 @@ class RecordAppend:
 
         # With acks=0 and 1 the request waits for a flush. Kafka flushes within the request and has
         # no timeout for it.
-        timeout_ms = self._timeout_ms if self._acks == ACKS_ALL else None
-        self._manager.wait_committed(self._required_offsets, timeout_ms, ready)
+        committed = self._acks == ACKS_ALL
+        timeout_ms = self._timeout_ms if committed else None
+        self._manager.wait_committed(self._required_offsets, timeout_ms, ready, committed=committed)
         return result
 
 

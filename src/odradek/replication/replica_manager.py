@@ -26,16 +26,11 @@ from odradek.metadata.topics import INTERNAL_TOPICS
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import EndTransactionMarker, build_marker
 from odradek.replication.delayed_fetch import FetchParams, FetchTarget, fetch
-from odradek.replication.delayed_produce import DelayedProduce
+from odradek.replication.delayed_produce import DelayedDeleteRecords, DelayedProduce
 from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
+from odradek.replication.fetch_data import FetchPartitionData
 from odradek.replication.offset_lookup import OffsetLookup
-from odradek.replication.partition import (
-    ACKS_ALL,
-    ACKS_LEADER,
-    ACKS_NONE,
-    FetchPartitionData,
-    Partition,
-)
+from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from odradek.replication.purgatory import Purgatory
 from odradek.replication.record_append import (
     FEW_ENTRIES,
@@ -63,7 +58,7 @@ if TYPE_CHECKING:
     from odradek.metadata.delta import MetadataDelta, TopicDelta
     from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
     from odradek.offloading import WorkRunner
-    from odradek.replication.partition import FetchIsolation
+    from odradek.replication.fetch_data import FetchIsolation
     from odradek.replication.replication_parts import ReplicationParts
 
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
@@ -110,6 +105,8 @@ class ReplicaManager:
         self._topic_ids: set[Uuid] = set()
         self.fetches = Purgatory(loop, timers)
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
+        # DeleteRecords requests. They wait for fewer replicas when a broker is fenced.
+        self._delayed_deletions: dict[DelayedDeleteRecords, None] = {}
         self._deletions = TopicDeletions(log_manager, executor, loop, deletions_finished)
 
     # --- metadata ---
@@ -137,6 +134,9 @@ class ReplicaManager:
             yield from self._deletions.settle_conflicts(new_image)
             yield from self._deletions.finish_recorded(new_image.deletions)
         yield from self._remove_topics(delta, new_image)
+        if delta.brokers.changed:
+            for delayed in tuple(self._delayed_deletions):
+                delayed.try_complete()
         # Before the partitions: the high watermark must not advance with a new ISR and an earlier
         # min.insync.replicas. The controller chose the ELR with the new value (KIP-966).
         if delta.broker_configs.changed:
@@ -549,14 +549,16 @@ class ReplicaManager:
         required_offsets: dict[Partition, int],
         timeout_ms: int | None,
         on_ready: Callable[[dict[Partition, ErrorCode]], None],
+        *,
+        committed: bool = True,
     ) -> None:
         """Call `on_ready(errors)` when each partition has reached its offset, or has failed.
 
         A partition whose high watermark has not reached its offset after `timeout_ms` has the error
-        REQUEST_TIMED_OUT. Start the flushes that are due, because on a single node the high
-        watermark waits only for flushes.
+        REQUEST_TIMED_OUT. Without `committed` only the flushes that are due have to cover the
+        records. Flushes that are due are started.
         """
-        delayed = DelayedProduce(required_offsets, on_ready)
+        delayed = DelayedProduce(required_offsets, on_ready, committed=committed)
         if timeout_ms is not None:
             delay_s = max(timeout_ms, 0) / 1000
             delayed.timer = self._timers.call_later(delay_s, delayed.expire)
@@ -624,8 +626,13 @@ class ReplicaManager:
 
     # --- deleting records ---
 
-    def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
-        """Delete the records below `offset` (-1: the high watermark). Return the log start offset.
+    def delete_records(
+        self, topic_partition: TopicPartition, offset: int, timeout_ms: int
+    ) -> Result[int]:
+        """Delete the records below `offset` (-1: the high watermark). Return the low watermark.
+
+        The result is done when all replicas that are alive have deleted the records. After
+        `timeout_ms` it fails with REQUEST_TIMED_OUT.
 
         Raises:
             KafkaError: INVALID_TOPIC_EXCEPTION for an internal topic, POLICY_VIOLATION if the
@@ -648,7 +655,27 @@ class ReplicaManager:
         if offset > log.log_start_offset:
             log.delete_records(offset)
             partition.log_start_offset_raised()
-        return log.log_start_offset
+        low_watermark = partition.low_watermark
+        if low_watermark >= offset:
+            return Result(low_watermark)
+        return self._wait_deleted(partition, offset, timeout_ms)
+
+    def _wait_deleted(self, partition: Partition, offset: int, timeout_ms: int) -> Result[int]:
+        deleted: PendingResult[int] = PendingResult()
+
+        def finish(error: ErrorCode) -> None:
+            self._delayed_deletions.pop(delayed, None)
+            if error:
+                deleted.fail(KafkaError(error))
+            else:
+                deleted.complete(partition.low_watermark)
+
+        delayed = DelayedDeleteRecords(partition, offset, finish)
+        delay_s = max(timeout_ms, 0) / 1000
+        delayed.timer = self._timers.call_later(delay_s, delayed.expire)
+        self._delayed_deletions[delayed] = None
+        delayed.watch()
+        return deleted
 
     # --- hanging transactions ---
 

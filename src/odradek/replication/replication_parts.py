@@ -47,7 +47,7 @@ class Fetchers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationParts:
-    """What a broker needs for partitions with other replicas.
+    """The parts of a cluster for partitions with other replicas.
 
     Attributes:
         broker_epoch: Returns the epoch of this broker's registration.

@@ -373,6 +373,23 @@ class ReplicationState:
             effects.low_watermark = self.low_watermark(brokers)
         return effects
 
+    def follower_was_idle(self, replica_id: BrokerId, fetch_ms: int) -> None:
+        """Note a fetch at `fetch_ms` in which the leader did not visit this partition.
+
+        The caller calls this before the log end moves. Since its last visit the follower's offset
+        and the log end are unchanged. So this has the effect that the visit would have had.
+        """
+        follower = self._followers_by_id.get(replica_id)
+        if (
+            follower is not None
+            and follower.log_end_offset >= 0
+            and fetch_ms > follower.last_fetch_ms
+        ):
+            if follower.log_end_offset == self.log_end_offset:
+                follower.last_caught_up_ms = max(follower.last_caught_up_ms, fetch_ms)
+            follower.last_fetch_ms = fetch_ms
+            follower.last_fetch_leader_end_offset = self.log_end_offset
+
     # --- high watermark ---
 
     def maybe_increment_high_watermark(self, brokers: Brokers, now_ms: int) -> Effects:

@@ -254,7 +254,7 @@ class TestWaiting:
         async def delete(server: Any) -> None:
             from odradek.ids import TopicPartition
 
-            server.services.replica_manager.delete_records(TopicPartition("t", 0), 2)
+            server.services.replica_manager.delete_records(TopicPartition("t", 0), 2, 0)
 
         broker.call(delete)
         assert partition_data(client.receive()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE

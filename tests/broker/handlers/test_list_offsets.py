@@ -40,7 +40,7 @@ def filled(broker: Broker, client: WireClient) -> WireClient:
 async def delete_first(server: Any) -> None:
     from odradek.ids import TopicPartition
 
-    server.services.replica_manager.delete_records(TopicPartition("t", 0), 1)
+    server.services.replica_manager.delete_records(TopicPartition("t", 0), 1, 0)
 
 
 @pytest.mark.parametrize("version", range(1, 11))

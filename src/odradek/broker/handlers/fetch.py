@@ -42,7 +42,7 @@ from odradek.protocol.messages.fetch_response import (
     PartitionData,
 )
 from odradek.replication.delayed_fetch import CONSUMER, FetchParams, close_regions
-from odradek.replication.partition import READ_COMMITTED, FetchIsolation, FetchPartitionData
+from odradek.replication.fetch_data import READ_COMMITTED, FetchIsolation, FetchPartitionData
 from odradek.results import Result
 
 if TYPE_CHECKING:

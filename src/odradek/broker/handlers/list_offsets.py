@@ -29,6 +29,7 @@ from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsTopicResponse,
 )
 from odradek.replication.delayed_fetch import CONSUMER
+from odradek.replication.fetch_data import READ_COMMITTED, FetchIsolation
 from odradek.replication.offset_lookup import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -37,7 +38,6 @@ from odradek.replication.offset_lookup import (
     MAX_TIMESTAMP,
     OffsetLookup,
 )
-from odradek.replication.partition import READ_COMMITTED, FetchIsolation
 from odradek.result_tasks import in_task
 from odradek.results import Result
 

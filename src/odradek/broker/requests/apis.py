@@ -129,6 +129,7 @@ INTER_BROKER_APIS: tuple[Api, ...] = (
     Api(ApiKey.ENVELOPE, 0, 0, "envelope"),
     Api(ApiKey.BROKER_HEARTBEAT, 0, 1, "broker_heartbeat"),
     Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, "allocate_producer_ids"),
+    Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0, "assign_replicas_to_dirs"),
     Api(ApiKey.METADATA_FEED, 0, 0, "metadata_feed"),
     Api(ApiKey.METADATA_IMAGE, 0, 0, "metadata_image"),
 )

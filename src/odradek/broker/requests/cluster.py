@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from odradek.net.session import Session
     from odradek.protocol.messages.alter_partition_request import AlterPartitionRequest
     from odradek.protocol.messages.alter_partition_response import AlterPartitionResponse
+    from odradek.protocol.messages.assign_replicas_to_dirs_request import (
+        AssignReplicasToDirsRequest,
+    )
+    from odradek.protocol.messages.assign_replicas_to_dirs_response import (
+        AssignReplicasToDirsResponse,
+    )
     from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
     from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
     from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
@@ -41,6 +47,11 @@ class ControllerRequests(Protocol):
         self, request: BrokerHeartbeatRequest, /
     ) -> Result[BrokerHeartbeatResponse]:
         """Take the state of a broker, and report whether it may shut down."""
+
+    def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest, /
+    ) -> Result[AssignReplicasToDirsResponse]:
+        """Take the log directories of a broker's replicas."""
 
     def poll(self, request: MetadataFeedRequest, /) -> Result[MetadataFeedResponse]:
         """Return the changes of the metadata after a position, or wait for the next one."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from odradek.environment.clock import Clock
-    from odradek.replication.partition import FetchPartitionData
+    from odradek.replication.fetch_data import FetchPartitionData
 
 # A larger session never replaces a session younger than this. Any new session may replace a session
 # that was unused for longer.

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.net.connection import Chunks
     from odradek.protocol.codec import Message
-    from odradek.replication.partition import FetchIsolation, Partition
+    from odradek.replication.fetch_data import FetchIsolation
+    from odradek.replication.partition import Partition
 
 FRAME_BYTES_MAX = 1_024
 """A longer request is not remembered. A client id may have up to 32 KB."""

@@ -24,7 +24,7 @@ from odradek.errors import KafkaError
 from odradek.protocol.fetch_session import FINAL_EPOCH
 from odradek.protocol.framing import pack_size
 from odradek.protocol.wire import uvarint
-from odradek.replication.partition import ColdRead
+from odradek.replication.fetch_data import ColdRead
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services

@@ -1,0 +1,44 @@
+"""AssignReplicasToDirs: the directories of replicas go to the active controller only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.protocol.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from odradek.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
+from tests.helpers.two_brokers import CONTROLLER_ID, OTHER_ID, TwoBrokers, run_with_two_brokers
+
+REQUEST = AssignReplicasToDirsRequest(broker_id=OTHER_ID, broker_epoch=77)
+
+
+@pytest.fixture
+def run(tmp_path: Path, patient: None) -> Callable[..., None]:
+    return lambda test: run_with_two_brokers(tmp_path, test)
+
+
+def test_the_active_controller_responds(run: Callable[..., None]) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        expected = AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+        brokers.controller_requests.responses.append(expected)
+        response = await brokers.call(
+            REQUEST, AssignReplicasToDirsResponse, CONTROLLER_ID, listener="BROKERS"
+        )
+        assert response == expected
+        assert brokers.controller_requests.requests == [REQUEST]
+
+    run(test)
+
+
+def test_another_broker_returns_not_controller(run: Callable[..., None]) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        response = await brokers.call(
+            REQUEST, AssignReplicasToDirsResponse, OTHER_ID, listener="BROKERS"
+        )
+        assert response.error_code == ErrorCode.NOT_CONTROLLER
+        assert not brokers.controller_requests.requests
+
+    run(test)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.simulation import Outcome, Simulation
+
+ROOT = Path(__file__).parents[2]
+REPLICAS_MAX = 1
+"""Partitions have followers as soon as the fetchers of followers are part of a broker."""
+SEEDS = (1, 2, 3)
+
+
+def run(seed: int, seconds: float = 120) -> Outcome:
+    print(f"python -m tests.simulation --brokers 3 --replicas {REPLICAS_MAX} --seed {seed}")
+    simulation = Simulation(seed, 3, seconds, replicas_max=REPLICAS_MAX)
+    try:
+        return simulation.run()
+    finally:
+        simulation.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_three_brokers_keep_all_invariants(seed: int) -> None:
+    outcome = run(seed)
+    assert not outcome.violations
+    for what in ("sends", "polls with records", "leader changes", "images compared"):
+        assert outcome.counts[what], what
+
+
+def test_a_seed_of_a_cluster_is_one_trace_in_two_interpreters() -> None:
+    arguments = ["--brokers", "3", "--replicas", str(REPLICAS_MAX), "--seed", "5"]
+    command = [sys.executable, "-m", "tests.simulation", *arguments, "--seconds", "60"]
+    outputs = [
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    ]
+    traces = [output.split(" steps,")[0] for output in outputs]
+    assert traces[0] == traces[1]
+    assert "trace" in traces[0]
