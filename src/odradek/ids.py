@@ -19,6 +19,9 @@ Uuid = NewType("Uuid", bytes)
 
 ZERO_UUID = Uuid(bytes(16))
 
+LOST_DIRECTORY = Uuid(bytes(15) + b"\x01")
+"""A log directory that does not work, and whose id is not known (Kafka's ``DirectoryId.LOST``)."""
+
 
 class TopicPartition(NamedTuple):
     """One partition of a topic. Its text is Kafka's, and its directory's name: ``topic-0``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +13,10 @@ from odradek.controller.broker_changes import (
     planning_broker_changes,
     planning_elections,
 )
+from odradek.controller.broker_plans import planning_directories
 from odradek.controller.election import ElectionPolicy
-from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.errors import ErrorCode
+from odradek.ids import LOST_DIRECTORY, BrokerId, TopicName, Uuid
 from odradek.metadata.delta import LEADER_UNCHANGED, MetadataDelta, MetadataProvenance
 from odradek.metadata.image import (
     NO_LEADER,
@@ -216,3 +219,107 @@ def test_change_gives_a_consistent_partition_one_epoch_later(
     ):  # as in Kafka, an election from the ELR clears the rest of it later
         assert isinstance(record, PartitionChangeRecord)
         assert (record.leader, record.isr) == (LEADER_UNCHANGED, None), "the change is complete"
+
+
+# --- lost directories ---
+
+
+def _restarted(number: int, *directories: Uuid) -> BrokerChanges:
+    broker = BrokerId(number)
+    new = _registration(number, 2, directories=directories)
+    return BrokerChanges({broker: new}, {broker: False}, {broker})
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_replica_whose_directory_is_lost_is_not_the_last_known_leader(unclean: bool) -> None:
+    """Its log is empty. The others have records, and would truncate to it."""
+    partition = _partition(1, replicas=_brokers(1, 2), leader=1)
+    image = _image(partition)
+    image = _after(image, _records(image, _fenced(1, 2), min_insync_replicas=2))
+    assert image.topics_by_id[TOPIC_ID].partitions[0].elr == _brokers(1)
+    restart = _restarted(1, DIRECTORIES[4])
+    after = _after(image, _records(image, restart, min_insync_replicas=2, unclean=unclean))
+    found = after.topics_by_id[TOPIC_ID].partitions[0]
+    assert (found.isr, found.elr, found.last_known_elr) == (
+        (_brokers(1), (), ()) if unclean else ((), (), ())
+    )
+
+
+def test_only_replica_whose_directory_is_lost_leads_again() -> None:
+    image = _image(_partition(1, replicas=_brokers(1), leader=1))
+    image = _after(image, _records(image, _fenced(1)))
+    after = _after(image, _records(image, _restarted(1, DIRECTORIES[4])))
+    assert after.topics_by_id[TOPIC_ID].partitions[0].leader == 1
+
+
+def test_replica_in_a_directory_that_is_not_lost_is_the_last_known_leader() -> None:
+    directories = (DIRECTORIES[1], DIRECTORIES[2])
+    image = _image(_partition(1, replicas=_brokers(1, 2), leader=1, directories=directories))
+    image = _after(image, _records(image, _fenced(1, 2), min_insync_replicas=2))
+    restart = _restarted(1, DIRECTORIES[1], DIRECTORIES[4])
+    after = _after(image, _records(image, restart, min_insync_replicas=2))
+    assert after.topics_by_id[TOPIC_ID].partitions[0].leader == 1
+
+
+def _assigned(
+    image: MetadataImage, broker: int, directory: Uuid, **policy: object
+) -> PartitionImage:
+    policies = ElectionPolicy(**policy)  # type: ignore[arg-type]
+    planning = planning_directories(
+        image, BrokerId(broker), {(TOPIC_ID, 0): directory}, lambda _: policies
+    )
+    plan = run_to_completion(planning)
+    assert plan.result == {(TOPIC_ID, 0): ErrorCode.NONE}
+    return _after(image, plan.records).topics_by_id[TOPIC_ID].partitions[0]
+
+
+def _image_with(broker: BrokerRegistration, partition: PartitionImage) -> MetadataImage:
+    image = _image(partition)
+    return replace(image, brokers=image.brokers.with_changes({broker.id: broker}))
+
+
+def test_replica_that_is_assigned_to_a_failed_directory_loses_its_leadership_at_once() -> None:
+    online = _registration(1, directories=(DIRECTORIES[1],))
+    found = _assigned(_image_with(online, _partition(1, 2, 3)), 1, DIRECTORIES[4])
+    assert (found.leader, found.isr) == (2, _brokers(2, 3))
+    assert found.partition_epoch == 8
+
+
+@pytest.mark.parametrize("in_elr", [True, False])
+def test_replica_that_leaves_a_failed_directory_has_an_empty_log(in_elr: bool) -> None:
+    """It is the only candidate of a clean election, and leads nothing."""
+    failed, directory = DIRECTORIES[4], DIRECTORIES[1]
+    partition = _partition(
+        replicas=_brokers(1, 2),
+        elr=_brokers(1) if in_elr else (),
+        last_known_elr=_brokers(1),
+        leader=NO_LEADER,
+        directories=(failed, DIRECTORIES[2]),
+    )
+    online = _registration(1, directories=(directory,))
+    found = _assigned(_image_with(online, partition), 1, directory)
+    assert found.leader == NO_LEADER
+    assert (found.isr, found.elr, found.last_known_elr) == ((), (), ())
+    assert found.directories == (directory, DIRECTORIES[2])
+
+
+def test_replica_that_moves_between_directories_stays_in_sync() -> None:
+    directories = (DIRECTORIES[1], DIRECTORIES[4])
+    partition = _partition(1, 2, 3, directories=tuple(DIRECTORIES[n] for n in (1, 2, 3)))
+    online = _registration(1, directories=directories)
+    found = _assigned(_image_with(online, partition), 1, DIRECTORIES[4])
+    assert (found.leader, found.isr) == (1, _brokers(1, 2, 3))
+
+
+def test_replica_that_can_be_written_again_keeps_its_records() -> None:
+    """Its broker has reported that it could not write it, and its log is as before."""
+    partition = _partition(
+        replicas=_brokers(1, 2),
+        elr=_brokers(1),
+        last_known_elr=_brokers(1),
+        leader=NO_LEADER,
+        directories=(LOST_DIRECTORY, DIRECTORIES[2]),
+    )
+    online = _registration(1, directories=(DIRECTORIES[1],))
+    found = _assigned(_image_with(online, partition), 1, DIRECTORIES[1], min_insync_replicas=2)
+    assert (found.leader, found.isr) == (1, _brokers(1))

@@ -10,8 +10,9 @@ import pytest
 
 from odradek.controller.alter_partition import AlterPartition
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId
+from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
+from odradek.metadata.image import NO_LEADER
 from odradek.metadata.store.interface import Node as StoreNode
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import NewTopic
@@ -158,3 +159,53 @@ def test_znode_with_values_that_no_record_can_have_is_refused(
         assert controller.epoch == epoch
         assert set(controller.image.brokers) == {1, 2}
         assert "broker 9 is not registered" in caplog.text
+
+
+def test_broker_without_a_working_directory_loses_its_leaderships() -> None:
+    with running() as world:
+        _create(world)
+        node = world.nodes[BrokerId(2)]
+        assert any(_partition(world, number).leader == 2 for number in range(3))
+
+        async def report() -> None:
+            await world.controller().broker_heartbeat(
+                node.id, node.broker_epoch, failed_directories=node.directories
+            )
+
+        world.run(report())
+        for number in range(3):
+            assert 2 not in (_partition(world, number).leader, *_partition(world, number).isr)
+        _stable(world)
+
+
+def test_broker_that_restarts_with_an_empty_directory_does_not_lead_others_with_records() -> None:
+    """It was the last member of the ISR, and nothing of its log is left."""
+    with running() as world:
+        _create(world, count=1)
+        leader = world.nodes[_partition(world).leader]
+        if leader.controller.is_active:
+            world.run(leader.kill())
+            world.advance(25)
+            world.run(leader.restart())
+            world.advance(3)
+            leader = world.nodes[_partition(world).leader]
+        controller, partition = world.controller(), _partition(world)
+        change = AlterPartition(
+            leader.id,
+            leader.broker_epoch,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            ((leader.id, leader.broker_epoch),),
+        )
+        topic_id = controller.image.topics_by_name[A].topic_id
+        world.run(
+            controller.alter_partitions(leader.id, leader.broker_epoch, [(topic_id, 0, change)])
+        )
+        world.run(leader.kill())
+        world.advance(25)
+        leader.directories = (Uuid(b"n" * 16),)
+        world.run(leader.restart())
+        world.advance(5)
+        assert _partition(world).leader == NO_LEADER
+        assert not _partition(world).last_known_elr
+        _stable(world)

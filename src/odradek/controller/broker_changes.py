@@ -20,8 +20,9 @@ from odradek.controller.election import (
     broker_registered,
     changed_partition,
     without_brokers,
+    without_lost_log,
 )
-from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
+from odradek.ids import LOST_DIRECTORY, ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -48,10 +49,12 @@ class BrokerChanges:
     Attributes:
         after: The new registration of each changed broker. None: it is unregistered.
         restarts: The brokers that have a new process, and whether the previous one stopped cleanly.
+        lost: Those of them that have lost a log directory.
     """
 
     after: dict[BrokerId, BrokerRegistration | None] = field(default_factory=dict)
     restarts: dict[BrokerId, bool] = field(default_factory=dict)
+    lost: set[BrokerId] = field(default_factory=set)
 
 
 def planning_broker_changes(
@@ -85,7 +88,7 @@ def planning_elections(
     available, for example because unclean elections were enabled.
     """
     situation = _Situation(
-        image.brokers if brokers is None else brokers, {} if changes is None else changes.restarts
+        image.brokers if brokers is None else brokers, changes or BrokerChanges()
     )
     records: list[MetadataRecord] = []
     left = ELEMENTS_PER_SLICE
@@ -111,10 +114,11 @@ class _Situation:
     """The brokers after the changes."""
 
     def __init__(
-        self, brokers: Mapping[BrokerId, BrokerRegistration], restarts: Mapping[BrokerId, bool]
+        self, brokers: Mapping[BrokerId, BrokerRegistration], changes: BrokerChanges
     ) -> None:
         self._brokers = brokers
-        self._restarts = restarts
+        self._restarts = changes.restarts
+        self._lost = changes.lost
         self._eligible = frozenset(
             broker
             for broker, each in brokers.items()
@@ -129,14 +133,29 @@ class _Situation:
             return True
         if not self._eligible.issuperset(partition.isr):
             return True
-        return any(broker in partition.isr for broker in self._restarts)
+        return any(
+            broker in partition.isr or broker in partition.last_known_elr
+            for broker in self._restarts
+        )
+
+    def _may_have_lost(self, partition: PartitionImage, broker: BrokerId) -> bool:
+        """Return whether the replica's directory is missing, or is not known."""
+        directory = directory_of(partition, broker)
+        found = self._brokers.get(broker)
+        return (
+            found is not None
+            and broker in partition.replicas
+            and (directory == ZERO_UUID or directory not in found.directories)
+        )
 
     def changed(self, partition: PartitionImage, policy: ElectionPolicy) -> PartitionImage | None:
         """Return the partition after the changes, one epoch later. None if it is as before."""
         acceptable = acceptable_leader(self._brokers, partition)
         now = partition
         for broker, clean in self._restarts.items():
-            if broker in now.isr or broker in now.elr:
+            if broker in self._lost and self._may_have_lost(partition, broker):
+                now = without_lost_log(now, broker, acceptable, policy) or now
+            elif broker in now.isr or broker in now.elr:
                 now = broker_registered(now, broker, acceptable, policy, clean=clean) or now
         ineligible = [each for each in now.isr if not acceptable(each)]
         if ineligible:
@@ -154,30 +173,55 @@ def with_directories(
 ) -> PartitionImage:
     """Return a partition whose replicas are in these log directories.
 
-    A replica whose directory is not online leaves the ISR and gives up its leadership at once.
+    A replica whose directory is not online leaves the ISR and gives up its leadership at once. A
+    replica that gets another directory while its own one is not online begins with an empty log
+    (`without_lost_log`). `LOST_DIRECTORY` says nothing about the log.
     """
-    moved = replace(partition, directories=directories)
-    changed = _Situation(brokers, {}).changed(moved, policy)
-    return changed or replace(moved, partition_epoch=partition.partition_epoch + 1)
+    now = moved = replace(partition, directories=directories)
+    for broker in partition.replicas:
+        previous = directory_of(partition, broker)
+        found = brokers.get(broker)
+        if (
+            found is not None
+            and previous not in (LOST_DIRECTORY, directory_of(moved, broker))
+            and not is_online(found, previous)
+        ):
+            acceptable = acceptable_leader(brokers, moved)
+            now = without_lost_log(now, broker, acceptable, policy) or now
+    now = _Situation(brokers, BrokerChanges()).changed(now, policy) or now
+    if now.partition_epoch == partition.partition_epoch:
+        now = replace(now, partition_epoch=now.partition_epoch + 1)
+    return one_epoch_later(partition, now) or partition
 
 
 def acceptable_leader(
     brokers: Mapping[BrokerId, BrokerRegistration], partition: PartitionImage
 ) -> Acceptable:
-    """Return which brokers may lead: those that are live and have the replica's directory online.
-
-    A broker that has registered no directories has all of them online.
-    """
-    directories = dict(zip(partition.replicas, partition.directories, strict=False))
+    """Return which brokers may lead: they are live and have the replica's directory online."""
 
     def acceptable(broker: BrokerId) -> bool:
         found = brokers.get(broker)
         if found is None or found.fenced or found.in_controlled_shutdown:
             return False
-        directory = directories.get(broker, ZERO_UUID)
-        return directory == ZERO_UUID or not found.directories or directory in found.directories
+        return is_online(found, directory_of(partition, broker))
 
     return acceptable
+
+
+def directory_of(partition: PartitionImage, broker: BrokerId) -> Uuid:
+    """Return the log directory of a replica, or zero if it is not known."""
+    if not partition.directories or broker not in partition.replicas:
+        return ZERO_UUID
+    return partition.directories[partition.replicas.index(broker)]
+
+
+def is_online(broker: BrokerRegistration, directory: Uuid) -> bool:
+    """Return whether a broker has a log directory online.
+
+    A broker that has registered no directories has all of them online. A replica without a
+    directory is in one that is online.
+    """
+    return directory == ZERO_UUID or not broker.directories or directory in broker.directories
 
 
 def one_epoch_later(before: PartitionImage, after: PartitionImage) -> PartitionImage | None:

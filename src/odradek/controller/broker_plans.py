@@ -66,10 +66,7 @@ def planning_directories(
     directories: Mapping[tuple[Uuid, int], Uuid],
     policies: Policies,
 ) -> Planning[dict[tuple[Uuid, int], ErrorCode]]:
-    """Plan the log directories of a broker's replicas.
-
-    A replica in a directory that is not online loses its leadership.
-    """
+    """Plan the log directories of a broker's replicas, and the elections that follow."""
     plan: Plan[dict[tuple[Uuid, int], ErrorCode]] = Plan({})
     for count, ((topic_id, number), directory) in enumerate(directories.items(), 1):
         if not count % ELEMENTS_PER_SLICE:

@@ -503,9 +503,11 @@ class ClusterController:
         async def heartbeat(term: ControllerTerm) -> HeartbeatResult:
             before = _sender(term.image, broker, epoch)
             online = tuple(each for each in before.directories if each not in failed_directories)
+            # A broker without a directory that works stops. It has no leadership until then.
+            stops = wants_shutdown or (bool(before.directories) and not online)
             after = replace(
                 before,
-                in_controlled_shutdown=before.in_controlled_shutdown or wants_shutdown,
+                in_controlled_shutdown=before.in_controlled_shutdown or stops,
                 directories=online or before.directories,
             )
             if after != before:
@@ -789,6 +791,8 @@ def _registered(
             changes.restarts[broker] = _is_same_process(previous, found) or stopped_cleanly(
                 previous, clean_epoch, found.boot_id, found.directories
             )
+            if previous is not None and not set(previous.directories) <= set(found.directories):
+                changes.lost.add(broker)
         valid[broker] = changes.after[broker] = found
     return changes, valid
 

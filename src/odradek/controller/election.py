@@ -210,6 +210,29 @@ def broker_registered(
     )
 
 
+def without_lost_log(
+    partition: PartitionImage, broker: BrokerId, acceptable: Acceptable, policy: ElectionPolicy
+) -> PartitionImage | None:
+    """Remove a replica that begins again with an empty log, because its directory is lost.
+
+    The other replicas may have records although they are not in sync. If the empty one led, they
+    would lose them, so it is not the last known leader either (stricter than Kafka). A partition
+    without other replicas has nothing to lose.
+    """
+    if len(partition.replicas) == 1:
+        isr = tuple(each for each in partition.isr if each != broker)
+        return changed_partition(partition, acceptable, policy, isr=isr, unclean_restarts=(broker,))
+    others = tuple(each for each in partition.last_known_elr if each != broker)
+    now = replace(partition, last_known_elr=others)
+    if broker in now.isr or broker in now.elr:
+        now = broker_registered(now, broker, acceptable, policy, clean=False) or now
+    others = tuple(each for each in now.last_known_elr if each != broker)
+    now = replace(now, last_known_elr=others)
+    if now == partition:
+        return None
+    return replace(now, partition_epoch=partition.partition_epoch + 1)
+
+
 def broker_unfenced(
     partition: PartitionImage, acceptable: Acceptable, policy: ElectionPolicy
 ) -> PartitionImage | None:
