@@ -17,6 +17,7 @@ closes the logs with the mark that lets the next start skip recovery.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -46,6 +47,7 @@ from odradek.environment.environment import Environment
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
+from odradek.log.state.checkpoints import MARK_FILE
 from odradek.metadata.features import FEATURES
 from odradek.metadata.image import BrokerRegistration
 from odradek.metadata.store.memory import MemoryStore
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
     from odradek.metadata.store.interface import MetadataStore, SingleNodeStore
+    from odradek.metadata.store.sqlite import SqliteStore
     from odradek.net.connection import Chunks, Connection, Dispatch, Reply
     from odradek.results import Result
 
@@ -158,6 +161,7 @@ class BrokerServer:
 
     async def _start_single(self, endpoints: list[ListenEndpoint]) -> None:
         """Start a broker with a controller of its own."""
+        self._refuse_directories_of_a_cluster()
         log_manager = self._make_log_manager()
         await self._load_logs(log_manager)
         controller = Controller(
@@ -230,14 +234,39 @@ class BrokerServer:
             ),
         )
 
+    def _refuse_directories_of_a_cluster(self) -> None:
+        """Raise KafkaError if the metadata of the log directories is in a ZooKeeper."""
+        files = self._environment.files
+        marked: list[str] = []
+        for path in self.config.log_dirs():
+            with contextlib.suppress(OSError):  # a new one, or one that goes offline
+                marked += [path] if MARK_FILE in files.listdir(path) else []
+        if marked:
+            from odradek.broker.cluster_identity import read_mark, single_broker_refusal
+
+            mark = read_mark(files, marked)
+            assert mark is not None, "the file exists"
+            raise single_broker_refusal(mark)
+
     async def _join(self, member: ClusterMember, log_manager: LogManager) -> None:
-        """Join the cluster with log directories that are locked. Nothing else in them changes."""
-        loop, node_id = asyncio.get_running_loop(), self.config.node_id
-        executor = self._threads.executor
-        cluster_id = await loop.run_in_executor(executor, log_manager.lock, node_id)
+        """Join the cluster with log directories that are locked. Then mark them.
+
+        Nothing else in them changes, and nothing at all if this broker may not join.
+        """
+        from odradek.broker.cluster_identity import DirectoryIdentity, read_mark, write_mark
+
+        files, paths = self._environment.files, [each.path for each in log_manager.log_dirs]
+
+        def identify() -> DirectoryIdentity:
+            cluster_id = log_manager.lock(self.config.node_id)
+            has_metadata = STORE_FILE in files.listdir(paths[0])
+            return DirectoryIdentity(cluster_id, read_mark(files, paths), has_metadata)
+
+        run = partial(asyncio.get_running_loop().run_in_executor, self._threads.executor)
         self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
         try:
-            await member.join(cluster_id)
+            mark = await member.join(await run(identify), self._single_store)
+            await run(write_mark, files, paths, mark)
         except BaseException:
             log_manager.unlock()
             raise
@@ -252,6 +281,9 @@ class BrokerServer:
     def _metadata_store(self) -> SingleNodeStore:
         if self._store is not None:
             return self._store
+        return self._single_store()
+
+    def _single_store(self) -> SqliteStore:
         from odradek.metadata.store.sqlite import SqliteStore
 
         path = f"{self.config.log_dirs()[0]}/{STORE_FILE}"

@@ -79,6 +79,15 @@ from odradek.slicing import in_slices
 
 logger = logging.getLogger(__name__)
 
+EXPECTED_FAILURES = (
+    StoreFailure,
+    StoreError,
+    UnknownOutcomeError,
+    MetadataChanged,
+    znodes.InvalidNode,
+)
+"""Errors of the store, after which another election begins."""
+
 R = TypeVar("R")
 Partition = tuple[TopicName, int]
 
@@ -263,7 +272,7 @@ class ClusterController:
         except Deposed as error:
             self._must_load |= error.must_load
             self._end_term(error.message or "")
-        except (StoreFailure, StoreError, UnknownOutcomeError, MetadataChanged) as error:
+        except EXPECTED_FAILURES as error:
             logger.warning(
                 "event %r of the controller failed: %r. The controller is elected again",
                 event,

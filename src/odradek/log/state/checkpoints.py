@@ -37,6 +37,8 @@ META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 CLOSED_UNSYNCED_FILE = "odradek-closed-unsynced"
 LOCK_FILE = ".lock"
+MARK_FILE = "odradek-cluster.properties"
+"""The mark of a log directory whose metadata is in ZooKeeper (`broker.cluster_identity`)."""
 
 _VERSION = "0"
 _logger = logging.getLogger(__name__)
