@@ -559,8 +559,6 @@ USED_ELSEWHERE = {
     "replication.partition.Partition.proposal_failed",
     "replication.partition.Partition.proposal_succeeded",
     # awaits the controller of a cluster
-    "controller.cluster_controller.ClusterController.elect_leaders",
-    "controller.cluster_controller.ClusterController.unregister_broker",
     "controller.election.broker_unfenced",
     # awaits the lookups of offsets
     "replication.replication_state.ReplicationState.has_enough_replicas",
