@@ -46,8 +46,9 @@ from odradek.controller.controller import Controller
 from odradek.environment.environment import Environment
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, Uuid
-from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
-from odradek.log.state.checkpoints import MARK_FILE
+from odradek.log.directories.directory_names import METADATA_DIRECTORY
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.state.checkpoints import MARK_FILE, read_clean_shutdown_epoch
 from odradek.metadata.features import FEATURES
 from odradek.metadata.image import BrokerRegistration
 from odradek.metadata.store.memory import MemoryStore
@@ -188,10 +189,12 @@ class BrokerServer:
         member = ClusterMember(self.config, self._environment, store, settings, self._fail)
         log_manager = self._make_log_manager()
         await self._join(member, log_manager)
-        await self._load_logs(log_manager, member.cluster_id)
+        lifecycle = member.lifecycle
+        await self._load_logs(log_manager, member.cluster_id, lambda: lifecycle.registered_epoch)
         controller = member.cluster_controller
         self._make_services(log_manager, controller, member, member)
         assert self.services.cluster is not None, "made for a member"
+        self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
         member.add_channel(self.services.cluster.channel)
         self._subscribe(member)
         dispatch = self._request_handler()
@@ -260,7 +263,8 @@ class BrokerServer:
         def identify() -> DirectoryIdentity:
             cluster_id = log_manager.lock(self.config.node_id)
             has_metadata = STORE_FILE in files.listdir(paths[0])
-            return DirectoryIdentity(cluster_id, read_mark(files, paths), has_metadata)
+            epoch = read_clean_shutdown_epoch(files, paths)
+            return DirectoryIdentity(cluster_id, read_mark(files, paths), has_metadata, epoch)
 
         run = partial(asyncio.get_running_loop().run_in_executor, self._threads.executor)
         self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
@@ -271,11 +275,22 @@ class BrokerServer:
             log_manager.unlock()
             raise
 
-    async def _load_logs(self, log_manager: LogManager, cluster_id: str | None = None) -> None:
-        """Lock and load the log directories, on a thread."""
+    async def _load_logs(
+        self,
+        log_manager: LogManager,
+        cluster_id: str | None = None,
+        registered: Callable[[], int] = lambda: -1,
+    ) -> None:
+        """Lock and load the log directories, on a thread.
+
+        Args:
+            log_manager: The logs.
+            cluster_id: The id of the cluster, if it is known.
+            registered: Returns the epoch of the broker's last registration.
+        """
         load = partial(log_manager.load, cluster_id, self.config.node_id)
         await asyncio.get_running_loop().run_in_executor(self._threads.executor, load)
-        close = partial(self._close_logs, log_manager)
+        close = partial(self._close_logs, log_manager, registered)
         self._stopping.add("the logs", close, self._stopping.limits.logs_ms)
 
     def _metadata_store(self) -> SingleNodeStore:
@@ -532,11 +547,14 @@ class BrokerServer:
             ends.append(self._log_cleaner.stop())
         await asyncio.gather(*ends)
 
-    async def _close_logs(self, log_manager: LogManager) -> None:
+    async def _close_logs(self, log_manager: LogManager, registered: Callable[[], int]) -> None:
+        broker_epoch = registered()
         # A store in memory forgets the topics, so a later start must not use these logs as clean.
         clean = not isinstance(self._store, MemoryStore)
         within_ms = self._stopping.left_ms(self._stopping.limits.syncs_ms)
-        await self._threads.close_logs(log_manager, clean=clean, within_ms=within_ms)
+        await self._threads.close_logs(
+            log_manager, clean=clean, within_ms=within_ms, broker_epoch=broker_epoch
+        )
 
     def _fail(self, error: Exception) -> None:
         """Report that the broker cannot continue. Its owner stops it."""

@@ -49,11 +49,13 @@ class DirectoryIdentity(NamedTuple):
         cluster_id: The id in ``meta.properties``. None: the directories are new.
         mark: The mark. None: they have not been used in a cluster.
         has_metadata: Whether they have the metadata of a single broker.
+        clean_shutdown_epoch: The broker epoch in the marks of a clean stop. -1: there was none.
     """
 
     cluster_id: str | None = None
     mark: ClusterMark | None = None
     has_metadata: bool = False
+    clean_shutdown_epoch: int = -1
 
 
 class Admission(Enum):

@@ -53,7 +53,11 @@ from odradek.metadata.controller_channel import (
     ControllerNode,
 )
 from odradek.metadata.feed_client import FeedClient, FeedClientSettings
-from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.image import (
+    UNKNOWN_BROKER_EPOCH,
+    BrokerRegistration,
+    MetadataImage,
+)
 from odradek.metadata.publisher import Subscriber
 from odradek.metadata.store.interface import (
     MetadataStore,
@@ -109,6 +113,8 @@ class ClusterMember(ClusterMembership):
         self._channels: list[ControllerChannel] = []
         self._subscribers: list[Subscriber] = []
         self._feed: FeedClient | None = None
+        self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
+        self._is_stopped = False
         self.cluster_id = ""
         self.lifecycle = BrokerLifecycle(
             store,
@@ -201,6 +207,7 @@ class ClusterMember(ClusterMembership):
             KafkaError: The broker may not join, or the store cannot be used. Nothing in the log
                 directories has changed.
         """
+        self._clean_shutdown_epoch = directories.clean_shutdown_epoch
         await self.lifecycle.open()
         try:
             found = await self._store_cluster_id()
@@ -267,7 +274,7 @@ class ClusterMember(ClusterMembership):
         Raises:
             KafkaError: The id of this broker is in use.
         """
-        await self.lifecycle.register(registration)
+        await self.lifecycle.register(registration, self._clean_shutdown_epoch)
 
     async def follow(self) -> None:
         """Contend for the role of the controller, and follow the feed.
@@ -308,7 +315,10 @@ class ClusterMember(ClusterMembership):
     # --- stop ---
 
     async def stop(self) -> None:
-        """Stop to follow and to control, and end the session."""
+        """Stop to follow and to control, and end the session. A second call does nothing."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         self._locator.stop()
         if self._feed is not None:
             await self._feed.stop()

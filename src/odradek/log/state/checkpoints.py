@@ -179,6 +179,21 @@ def write_clean_shutdown(files: Files, path: str, broker_epoch: int = -1) -> Non
     write_file(files, path, text.encode("utf-8"), sync=True)
 
 
+def read_clean_shutdown_epoch(files: Files, directories: Iterable[str]) -> int:
+    """Return the broker epoch that the marks of all directories have.
+
+    Return -1 if a directory has no mark, or another one (``CleanShutdownFileHandler``).
+    """
+    epochs: set[int] = set()
+    for directory in directories:
+        try:
+            content = json.loads(read_file(files, f"{directory}/{CLEAN_SHUTDOWN_FILE}"))
+            epochs.add(int(content["brokerEpoch"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return -1
+    return epochs.pop() if len(epochs) == 1 else -1
+
+
 def write_closed_unsynced(files: Files, directory: str, boot_id: str) -> None:
     """Mark that every log of the directory was closed completely, but not all of them synced.
 
