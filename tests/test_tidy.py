@@ -61,7 +61,7 @@ def test_no_module_is_an_orphan() -> None:
         "protocol.show",
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
-        "metadata.store.zookeeper",  # awaits `odradek serve --zookeeper`
+        "testing.store_thread",  # awaits the cluster for tests
         "pipeline.jobs.ingest",
     }
     text = "\n".join(path.read_text(encoding="utf-8") for path in PRODUCT)
