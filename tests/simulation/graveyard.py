@@ -13,6 +13,7 @@ import sys
 import warnings
 from typing import Any
 
+from odradek import result_tasks
 from tests.simulation.event_loop import SimulatedLoop
 from tests.simulation.scheduler import Scheduler
 
@@ -34,6 +35,8 @@ class Graveyard:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # coroutines that were never awaited
+                for _, tasks, *_ in self._kept:
+                    result_tasks._tasks.difference_update(tasks)
                 self._kept.clear()
                 scheduler.clear()
                 gc.collect()

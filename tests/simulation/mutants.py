@@ -13,46 +13,15 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.cluster_mutants import CLUSTER_MUTANTS
+from tests.simulation.planting import Mutant, Patches
 from tests.simulation.simulation import Outcome, Simulation
 
 RUNS_MAX = 200
-
-
-class Patches:
-    """The replaced functions of one mutant."""
-
-    def __init__(self) -> None:
-        self._undo: list[tuple[Any, str, Any]] = []
-        self.uncalled: set[str] = set()
-
-    def replace(self, owner: Any, name: str, instead: Callable[..., Any]) -> None:
-        assert name in vars(owner), f"{owner} has no {name} of its own"
-        original = vars(owner)[name]
-        self._undo.append((owner, name, original))
-        self.uncalled.add(name)
-
-        def mutated(*arguments: Any, **named: Any) -> Any:
-            self.uncalled.discard(name)
-            return instead(*arguments, **named)
-
-        is_property = isinstance(original, property)
-        setattr(owner, name, property(mutated) if is_property else mutated)
-
-    def undo(self) -> None:
-        for owner, name, original in reversed(self._undo):
-            setattr(owner, name, original)
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    name: str
-    what: str
-    apply: Callable[[Patches], None]
 
 
 def _acknowledge_before_fsync(patches: Patches) -> None:
@@ -169,6 +138,7 @@ def _read_to_log_end(patches: Patches) -> None:
 MUTANTS = {
     mutant.name: mutant
     for mutant in (
+        *CLUSTER_MUTANTS,
         Mutant(
             "ack-before-fsync",
             "with flush.messages=1 records are acknowledged and committed by the append",
@@ -234,7 +204,7 @@ def hunt(mutant: Mutant, seed: int, runs: int = RUNS_MAX) -> tuple[int, Outcome 
     """
     with planted(mutant) as patches:
         for number in range(1, runs + 1):
-            simulation = Simulation(seed + number - 1)
+            simulation = Simulation(seed + number - 1, mutant.brokers)
             try:
                 outcome = simulation.run()
             finally:
@@ -249,6 +219,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
     parser.add_argument("command", choices=("list", "run"))
     parser.add_argument("names", nargs="*", help="the mutants, or none for all")
+    parser.add_argument("--attempts", type=int, default=1, help="each begins 1,000 seeds later")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=RUNS_MAX)
     options = parser.parse_args(argv)
@@ -258,13 +229,15 @@ def main(argv: list[str] | None = None) -> int:
         if options.command == "list":
             print(f"{name}: {MUTANTS[name].what}")
             continue
-        runs, outcome = hunt(MUTANTS[name], options.seed, options.runs)
-        if outcome is None:
-            missed += 1
-            print(f"{name}: NOT FOUND in {runs} runs", flush=True)
-        else:
-            what = f"seed {outcome.seed}: {outcome.violations[0]}"
-            print(f"{name}: found in run {runs}, {what}", flush=True)
+        for attempt in range(options.attempts):
+            seed = options.seed + 1_000 * attempt
+            runs, outcome = hunt(MUTANTS[name], seed, options.runs)
+            if outcome is None:
+                missed += 1
+                print(f"{name}: NOT FOUND in {runs} runs from seed {seed} on", flush=True)
+            else:
+                what = f"seed {outcome.seed}: {outcome.violations[0]}"
+                print(f"{name}: found in run {runs}, {what}", flush=True)
     return 1 if missed else 0
 
 

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from odradek.log.unified_log import UnifiedLog
-from tests.simulation.mutants import MUTANTS, Patches, hunt, planted
+from tests.simulation.mutants import MUTANTS, hunt, planted
+from tests.simulation.planting import Patches
 
 DAY_S = 86_400
 TRIED = 2
