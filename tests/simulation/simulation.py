@@ -486,4 +486,6 @@ class Simulation:
             machine.on_end = lambda *_: None
             machine.kill()
         self._graveyard.bury(self.client_loop)
-        self._graveyard.close(self.scheduler)
+        graveyard, scheduler = self._graveyard, self.scheduler
+        self.__dict__.clear()  # the graveyard's collection must find all objects of dead processes
+        graveyard.close(scheduler)
