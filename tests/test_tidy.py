@@ -55,13 +55,14 @@ def test_no_module_is_an_orphan() -> None:
     """Every module is imported by another module, or is an entry point that is listed here."""
     entry_points = {
         "replication.fetcher_manager",  # awaits the composition of a broker of a cluster
+        "replication.isr_proposals",  # awaits the composition of a broker with replicas
         "__main__",
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
         "protocol.show",
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
-        "testing.store_thread",  # awaits the cluster for tests
+        "metadata.store.zookeeper",  # awaits `odradek serve --zookeeper`
         "pipeline.jobs.ingest",
     }
     text = "\n".join(path.read_text(encoding="utf-8") for path in PRODUCT)
@@ -550,15 +551,9 @@ USED_ELSEWHERE = {
         )
     ),
     "replication.fetcher_manager.fetcher_settings",  # awaits the composition of a cluster's broker
-    # awaits the fetch sessions of followers
-    "replication.partition.Partition.fetch_as_follower",
-    "replication.partition.Partition.unwatch_follower",
-    "replication.partition.Partition.watch_follower",
-    # awaits the sender of proposed ISRs
-    "replication.partition.Partition.check_followers",
-    "replication.partition.Partition.proposal_failed",
-    "replication.partition.Partition.proposal_succeeded",
     # awaits the controller of a cluster
+    "controller.cluster_controller.ClusterController.elect_leaders",
+    "controller.cluster_controller.ClusterController.unregister_broker",
     "controller.election.broker_unfenced",
     # awaits the lookups of offsets
     "replication.replication_state.ReplicationState.has_enough_replicas",

@@ -86,14 +86,14 @@ class Cluster:
         self.brokers[broker] = replace(self.brokers[broker], **changes)
 
 
-@dataclass
+@dataclass(eq=False)
 class Target:
     """The request for one partition of a follower's fetch."""
 
     fetch_offset: int
     leader_epoch: int = 5
     last_fetched_epoch: int = -1
-    log_start_offset: int = 0
+    follower_log_start_offset: int = 0
     max_bytes: int = 1 << 20
     topic: str | Uuid = TOPIC_ID
     partition: int = 0

@@ -415,9 +415,9 @@ def test_r8_deletion_waits_for_the_log_start_of_each_replica_that_is_alive(
     deletion = FakeDelayedOperation()
     assert leader.partition.low_watermark == 0
     leader.partition.watch_low_watermark(deletion, 1)
-    leader.fetch(A, 1, log_start_offset=1)
+    leader.fetch(A, 1, follower_log_start_offset=1)
     assert deletion.ended == []
-    leader.fetch(B, 1, log_start_offset=1)
+    leader.fetch(B, 1, follower_log_start_offset=1)
     assert deletion.ended == [ErrorCode.NONE]
     leader.cluster.change_broker(B, fenced=True)
     assert leader.partition.low_watermark == 1

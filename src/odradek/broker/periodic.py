@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from odradek.broker.transactions.late_transactions import LateTransactionWatch
+from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
@@ -49,6 +50,8 @@ class PeriodicTasks:
             self.remove_expired_transactional_ids,
         )
         self._every(LATE_TRANSACTIONS_INTERVAL_MS, self.warn_of_late_transactions)
+        if self._services.cluster is not None:
+            self._every(config.get_int("replica.lag.time.max.ms") // 2, self.check_followers)
 
     def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(self._repeat(interval_ms, work)))
@@ -72,6 +75,10 @@ class PeriodicTasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def check_followers(self) -> None:
+        """Remove followers that are out of sync from the ISR."""
+        await in_slices(self._services.replica_manager.check_followers())
 
     async def delete_old_segments(self) -> None:
         """Apply retention by time and by size, and expire idle producers.

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 CONSUMER = -1
 """The replica id of consumers."""
+REPLICA_VERIFICATION = -2
+"""The replica id of tools that compare replicas. They read as consumers, from any replica."""
 
-_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 COLD_PASSES_MAX = 100
 """A fetch that reads from the disk may be overtaken by appends and has to read again. After this
@@ -204,11 +206,12 @@ class LogRead:
                 target.leader_epoch,
                 target.last_fetched_epoch,
                 cold_result,
+                from_follower=params.replica_id == REPLICA_VERIFICATION,
             )
         except KafkaError as error:
             self.has_news = True
             leader = (partition.leader, partition.leader_epoch)
-            current_leader = leader if error.code in _LEADER_ERRORS else None
+            current_leader = leader if error.code in LEADER_ERRORS else None
             return FetchPartitionData(error=error.code, current_leader=current_leader)
         if data.region is not None:
             self.size_bytes += data.region.length

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.errors import ErrorCode
 from odradek.ids import NO_OFFSET
@@ -29,6 +29,23 @@ class FetchIsolation(Enum):
     """Consumers."""
     COMMITTED = auto()
     """Consumers with isolation level read_committed: up to the last stable offset."""
+
+
+class WaitingFetch(Protocol):
+    """A delayed fetch as a partition sees it: it counts bytes, and can be interrupted."""
+
+    def appended(self, size_bytes: int) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+
+class FollowerTarget(Protocol):
+    """The request for one partition of a follower's fetch."""
+
+    fetch_offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    follower_log_start_offset: int
 
 
 class ColdRead(Exception):

@@ -26,7 +26,13 @@ from odradek.log.residency import NotResident
 from odradek.log.state.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
 from odradek.metadata.image import NO_LEADER, LeaderRecoveryState, PartitionImage
 from odradek.metadata.topics import INTERNAL_TOPICS
-from odradek.replication.fetch_data import ColdRead, FetchIsolation, FetchPartitionData
+from odradek.replication.fetch_data import (
+    ColdRead,
+    FetchIsolation,
+    FetchPartitionData,
+    FollowerTarget,
+    WaitingFetch,
+)
 from odradek.replication.offset_queue import OffsetQueue
 from odradek.replication.replication_state import NEVER_MS, NO_EFFECTS, Effects, ReplicationState
 
@@ -53,14 +59,6 @@ _ANY_SIZE = _END_OF_TIME = 1 << 62
 _LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.COMMITTED
 
 
-class WaitingFetch(Protocol):
-    """A delayed fetch as a partition sees it: it counts bytes, and can be interrupted."""
-
-    def appended(self, size_bytes: int) -> None: ...
-
-    def interrupt(self) -> None: ...
-
-
 class WaitingOperation(Protocol):
     """A request that waits until an offset of the partition has reached a value."""
 
@@ -85,15 +83,6 @@ class FetchingFollower(Protocol):
 
     def interrupt(self, partition: Partition) -> None:
         """Note a change of leadership or an error, which completes the delayed fetch."""
-
-
-class FollowerTarget(Protocol):
-    """The request for one partition of a follower's fetch."""
-
-    fetch_offset: int
-    leader_epoch: int
-    last_fetched_epoch: int
-    log_start_offset: int
 
 
 class ProposalSender(Protocol):
@@ -587,6 +576,11 @@ class Partition:
 
     # --- followers ---
 
+    @property
+    def is_follower(self) -> bool:
+        """Whether another broker leads the partition, and this broker follows it."""
+        return self.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self.leader != NO_LEADER
+
     def follower_was_idle(self, follower: FetchingFollower) -> None:
         """Note that a follower fetched and had all records, before the partition has news.
 
@@ -645,7 +639,7 @@ class Partition:
                 replica_id,
                 broker_epoch,
                 offset,
-                target.log_start_offset,
+                target.follower_log_start_offset,
                 parts.brokers(),
                 int(parts.clock.monotonic_ms()),
             )
@@ -699,6 +693,10 @@ class Partition:
             brokers = self._cluster.brokers()
             self._perform(replication.maybe_increment_high_watermark(brokers, now_ms))
 
+    def is_pending(self, proposal: IsrProposal) -> bool:
+        """Return whether a proposed ISR still waits for the controller or for newer metadata."""
+        return self.replication is not None and self.replication.pending is proposal
+
     def proposal_succeeded(
         self,
         proposal: IsrProposal,
@@ -745,13 +743,17 @@ class Partition:
 
     # --- reads ---
 
-    def check_leader_epoch(self, leader_epoch: int) -> None:
+    def check_leader_epoch(self, leader_epoch: int, *, or_follower: bool = False) -> None:
         """Check that this broker leads the partition in `leader_epoch`, or that it is -1 (not set).
+
+        Args:
+            leader_epoch: The epoch of a request.
+            or_follower: Whether this broker may also follow the leader of that epoch.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or the partition's error.
         """
-        if self.error:
+        if self.error and not (or_follower and self.is_follower):
             raise KafkaError(self.error)
         if leader_epoch == self.leader_epoch or leader_epoch == UNDEFINED_EPOCH:
             return
@@ -768,6 +770,8 @@ class Partition:
         leader_epoch: int = UNDEFINED_EPOCH,
         last_fetched_epoch: int = UNDEFINED_EPOCH,
         cold_result: Callable[[], LogReadInfo] | None = None,
+        *,
+        from_follower: bool = False,
     ) -> FetchPartitionData:
         """Read batches from `offset` up to the offset that `isolation` allows.
 
@@ -776,6 +780,7 @@ class Partition:
 
         Args:
             cold_result: Returns or raises the outcome of `ColdRead.read`, after that was run.
+            from_follower: Whether this broker may also be a follower of the partition.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, or an error of the leader epoch.
@@ -794,7 +799,7 @@ class Partition:
             max_offset = log.log_end_offset
         data = FetchPartitionData(high_watermark, stable_offset, log.log_start_offset)
         if self.error or leader_epoch >= 0:
-            self.check_leader_epoch(leader_epoch)
+            self.check_leader_epoch(leader_epoch, or_follower=from_follower)
         if last_fetched_epoch >= 0 and self._diverges(offset, last_fetched_epoch, data):
             return data
         try:

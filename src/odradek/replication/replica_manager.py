@@ -29,6 +29,7 @@ from odradek.replication.delayed_fetch import FetchParams, FetchTarget, fetch
 from odradek.replication.delayed_produce import DelayedDeleteRecords, DelayedProduce
 from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
 from odradek.replication.fetch_data import FetchPartitionData
+from odradek.replication.follower_fetch import FollowerData, fetch_for_follower
 from odradek.replication.offset_lookup import OffsetLookup
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from odradek.replication.purgatory import Purgatory
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
     from odradek.offloading import WorkRunner
     from odradek.replication.fetch_data import FetchIsolation
+    from odradek.replication.follower_news import FollowerNews
     from odradek.replication.replication_parts import ReplicationParts
 
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
@@ -425,6 +427,19 @@ class ReplicaManager:
         """
         return sliced(fetch(self, params, targets))
 
+    def fetch_for_follower(self, params: FetchParams, news: FollowerNews) -> Result[FollowerData]:
+        """Visit the partitions of a follower's session that have news.
+
+        The positions of the follower change before the data is read. The result is executed then.
+        It is done when `params.min_bytes` were read, or time is up. The caller closes its regions.
+        """
+        replication = self._replication
+        assert replication is not None
+        registration = replication.brokers().get(news.replica_id)
+        if registration is not None and registration.epoch == news.broker_epoch:
+            news.last_fetch_ms = int(replication.clock.monotonic_ms())
+        return sliced(fetch_for_follower(self, params, news))
+
     def end_delayed_fetches(self) -> None:
         """Complete all delayed fetches, and delay none from now on: the broker stops."""
         self.fetches.end_all()
@@ -566,6 +581,19 @@ class ReplicaManager:
             if partition.flush_due_offset:
                 self.start_flush(partition)
         delayed.watch()
+
+    # --- followers ---
+
+    def check_followers(self) -> Generator[None, None, None]:
+        """Propose to remove the followers that are out of sync, in time slices (rule I1).
+
+        The caller calls it every half of `replica.lag.time.max.ms`.
+        """
+        for checked, partition in enumerate(tuple(self._partitions.values()), 1):
+            if partition.replication is not None:
+                partition.check_followers()
+            if not checked % ELEMENTS_PER_SLICE:
+                yield
 
     # --- flushing ---
 

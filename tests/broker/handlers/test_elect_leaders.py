@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,8 +90,7 @@ def test_a_partition_of_another_node_cannot_be_led(
         topic = image.topics_by_name["t"]
         lost = replace(topic.partitions[0], leader=NO_LEADER, replicas=(9,), isr=(9,))
         moved = image.with_topics({"t": replace(topic, partitions=(lost,))}, {})
-        controller = SimpleNamespace(image=moved)
-        services = replace(server.services, controller=controller)  # type: ignore[arg-type]
+        services = replace(server.services, image=lambda: moved)
         request = ElectLeadersRequest(kind, None)
         return handle(services, None, request).get()  # type: ignore[arg-type]
 

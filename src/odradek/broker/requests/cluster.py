@@ -13,6 +13,7 @@ from odradek.ids import BrokerId
 
 if TYPE_CHECKING:
     from odradek.broker.requests.embedded import EmbeddedRequests
+    from odradek.broker.requests.follower_sessions import FollowerSessions
     from odradek.metadata.controller_channel import ControllerChannel, ControllerNode
     from odradek.metadata.image import MetadataImage
     from odradek.net.session import Session
@@ -88,12 +89,14 @@ class ClusterRequests:
         membership: The state of the cluster.
         channel: The channel for forwarded requests and for blocks of producer ids, as in Kafka.
         embedded: Execution of requests that other brokers forward.
+        follower_sessions: The fetch sessions of followers.
     """
 
     listener: str
     membership: ClusterMembership
     channel: ControllerChannel
     embedded: EmbeddedRequests
+    follower_sessions: FollowerSessions
 
     def check_controller(self) -> None:
         """Raise NOT_CONTROLLER unless this broker is the active controller."""

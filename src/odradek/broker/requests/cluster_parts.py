@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from odradek import __version__
 from odradek.broker.requests.cluster import ClusterRequests
 from odradek.broker.requests.embedded import EmbeddedRequests
+from odradek.broker.requests.follower_sessions import FollowerSessions
 from odradek.client.channel_state import ChannelSettings
 from odradek.config.listeners import inter_broker_listener
 from odradek.metadata.controller_channel import ControllerChannel, ControllerChannelSettings
@@ -39,7 +40,8 @@ def cluster_requests(
         client_id=f"broker-{config.node_id}-forwarding",
         software=SOFTWARE,
     )
-    return ClusterRequests(listener, membership, channel, EmbeddedRequests())
+    sessions = FollowerSessions(environment.clock, environment.randomness.between)
+    return ClusterRequests(listener, membership, channel, EmbeddedRequests(), sessions)
 
 
 def channel_settings(config: BrokerConfig) -> ChannelSettings:

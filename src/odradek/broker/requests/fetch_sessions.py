@@ -54,6 +54,7 @@ class FetchPartition:
     """The parameters of a fetch for one partition, and in a session the offsets last returned.
 
     `high_watermark` and `log_start_offset` are -1 before the first response of the session.
+    `follower_log_start_offset` is the log start of a follower, as of its last request.
     """
 
     topic: str | Uuid
@@ -64,6 +65,7 @@ class FetchPartition:
     last_fetched_epoch: int = -1
     high_watermark: int = -1
     log_start_offset: int = -1
+    follower_log_start_offset: int = -1
 
     def set_returned(self, data: FetchPartitionData) -> None:
         """Note the offsets that a response returns."""
@@ -103,6 +105,7 @@ class FetchSession:
                 known.max_bytes = new.max_bytes
                 known.leader_epoch = new.leader_epoch
                 known.last_fetched_epoch = new.last_fetched_epoch
+                known.follower_log_start_offset = new.follower_log_start_offset
         for key in forgotten:
             self.partitions.pop(key, None)
 
@@ -143,13 +146,15 @@ class FetchContext:
     """A fetch request after its session was looked up: an error, or the partitions to read.
 
     `session` is set for incremental requests. `create_session` is set when the response to a full
-    request may open a session.
+    request may open a session. `new_session_id` is the session that a follower's request has opened
+    already.
     """
 
     error: ErrorCode
     partitions: list[FetchPartition]
     session: FetchSession | None = None
     create_session: bool = False
+    new_session_id: int | None = None
     epoch: int = FINAL_EPOCH
 
 

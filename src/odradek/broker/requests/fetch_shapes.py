@@ -11,12 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from odradek.broker.handlers.fetch import (
-    TOPIC_ID_VERSION,
-    ZSTD_VERSION,
-    fetch_params,
-    requested_partition,
-)
+from odradek.broker.handlers.fetch import ZSTD_VERSION, fetch_params
+from odradek.broker.requests.fetch_requests import TOPIC_ID_VERSION, requested_partition
 from odradek.broker.requests.fetch_sessions import FetchPartition
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.protocol.codec import encoder

@@ -1,0 +1,245 @@
+"""Proposed ISRs on their way to the controller (Kafka's ``AlterPartitionManager``).
+
+Leaders propose changes of their ISRs. One AlterPartition request is in flight, and the next one has
+all proposals that arrived in the meantime. A proposal whose outcome is unknown, or that the
+controller could not judge, is sent again after a backoff. The partition decides whether it still
+stands (`ReplicationState.alter_partition_failed`).
+
+`ProposalQueue` has the decisions, without time and network. `IsrProposals` performs them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.errors import ErrorCode
+from odradek.ids import BrokerId
+from odradek.metadata.image import LeaderRecoveryState
+from odradek.protocol.messages.alter_partition_request import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+from odradek.protocol.messages.alter_partition_response import AlterPartitionResponse
+
+if TYPE_CHECKING:
+    from odradek.environment.timers import Timer, Timers
+    from odradek.ids import Uuid
+    from odradek.metadata.controller_channel import ControllerChannel
+    from odradek.protocol.messages.alter_partition_response import (
+        PartitionData as PartitionResult,
+    )
+    from odradek.replication.partition import Partition
+    from odradek.replication.replication_state import IsrProposal
+    from odradek.results import Result
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS_PER_REQUEST_MAX = 1_000
+"""Maximum number of proposals in one request. More of them wait for its response."""
+RETRY_BACKOFF_MS = 50
+"""Delay before proposals are sent again, as in Kafka."""
+ATTEMPT_TIMEOUT_MS = 10_000
+"""Time after which the outcome of a request counts as unknown. Its proposals are sent again, with
+the broker epoch of that time.
+"""
+
+
+class Outcome(NamedTuple):
+    """The controller's answer to one proposal. `result` is set without an error."""
+
+    partition: Partition
+    proposal: IsrProposal
+    error: ErrorCode
+    result: PartitionResult | None = None
+
+
+@dataclass(slots=True)
+class ProposalQueue:
+    """The proposals that wait, and those in flight. Pure decisions.
+
+    Attributes:
+        waiting: The newest proposal of each partition that is not in flight.
+        in_flight: The proposals of the request in flight. Empty without a request.
+    """
+
+    waiting: dict[Partition, IsrProposal] = field(default_factory=dict)
+    in_flight: dict[Partition, IsrProposal] = field(default_factory=dict)
+
+    def add(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Add a proposal. It replaces a waiting one of the same partition."""
+        self.waiting.pop(partition, None)
+        self.waiting[partition] = proposal
+
+    def begin_request(self) -> dict[Partition, IsrProposal]:
+        """Return the proposals for the next request, which are in flight from now on.
+
+        None are returned while a request is in flight. Proposals are left out that have become void
+        since, because newer metadata arrived or the broker no longer leads the partition.
+        """
+        if self.in_flight:
+            return {}
+        taken: dict[Partition, IsrProposal] = {}
+        for partition in tuple(self.waiting):
+            if len(taken) == PARTITIONS_PER_REQUEST_MAX:
+                break
+            proposal = self.waiting.pop(partition)
+            if partition.is_pending(proposal):
+                taken[partition] = proposal
+        self.in_flight = taken
+        return taken
+
+    def end_request(self, response: AlterPartitionResponse | None) -> list[Outcome]:
+        """Return the outcome of each proposal in flight. None: the response was lost.
+
+        An error of the whole request, and a partition that the response lacks, say nothing of a
+        proposal. It then has the error UNKNOWN_SERVER_ERROR, after which it is sent again.
+        """
+        in_flight, self.in_flight = self.in_flight, {}
+        results: dict[tuple[Uuid, int], PartitionResult] = {}
+        if response is not None and not response.error_code:
+            for topic in response.topics:
+                for each in topic.partitions:
+                    results[topic.topic_id, each.partition_index] = each
+        outcomes = []
+        for partition, proposal in in_flight.items():
+            result = results.get((partition.topic_id, partition.topic_partition.partition))
+            error = ErrorCode.UNKNOWN_SERVER_ERROR
+            if result is not None:
+                error = _error_code(result.error_code)
+            outcomes.append(Outcome(partition, proposal, error, None if error else result))
+        return outcomes
+
+
+def _error_code(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def request_of(
+    broker_id: BrokerId, broker_epoch: int, proposals: dict[Partition, IsrProposal]
+) -> AlterPartitionRequest:
+    """Return the request with the proposals."""
+    topics: dict[Uuid, list[PartitionData]] = {}
+    for partition, proposal in proposals.items():
+        topics.setdefault(partition.topic_id, []).append(
+            PartitionData(
+                partition.topic_partition.partition,
+                proposal.leader_epoch,
+                new_isr_with_epochs=[BrokerState(*member) for member in proposal.isr],
+                leader_recovery_state=int(proposal.leader_recovery_state),
+                partition_epoch=proposal.partition_epoch,
+            )
+        )
+    data = [TopicData(topic_id, partitions) for topic_id, partitions in topics.items()]
+    return AlterPartitionRequest(broker_id, broker_epoch, data)
+
+
+class IsrProposals:
+    """The sender of proposed ISRs (`ProposalSender`). Used on the event loop only.
+
+    Args:
+        channel: The channel to the controller, for these requests only.
+        broker_id: The id of this broker.
+        broker_epoch: Returns the epoch of its registration.
+        timers: Timers for backoffs.
+    """
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        *,
+        broker_id: BrokerId,
+        broker_epoch: Callable[[], int],
+        timers: Timers,
+    ) -> None:
+        self._channel = channel
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._timers = timers
+        self._queue = ProposalQueue()
+        self._result: Result[AlterPartitionResponse] | None = None
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Send a proposal, together with all others of this iteration of the event loop."""
+        self._queue.add(partition, proposal)
+        if not self._queue.in_flight:
+            self._schedule(0)
+
+    def stop(self) -> None:
+        """Send no further request."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._result is not None:
+            self._result.cancel()
+
+    def _schedule(self, delay_ms: int) -> None:
+        if self._timer is None and not self._stopped:
+            self._timer = self._timers.call_later(delay_ms / 1000, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        proposals = self._queue.begin_request()
+        if not proposals:
+            return
+        request = request_of(self._broker_id, self._broker_epoch(), proposals)
+        self._result = self._channel.send(
+            request, AlterPartitionResponse, timeout_ms=ATTEMPT_TIMEOUT_MS
+        )
+        self._result.on_done(self._received)
+
+    def _received(self, done: Result[AlterPartitionResponse]) -> None:
+        self._result = None
+        if self._stopped:
+            return
+        if done.error is not None:
+            logger.warning(
+                "the controller did not answer a change of %d ISRs: %s. The request is sent again",
+                len(self._queue.in_flight),
+                done.error,
+            )
+        response = None if done.error is not None else done.get()
+        if response is not None and response.error_code:
+            logger.warning(
+                "the controller refused a change of %d ISRs with %s. The request is sent again",
+                len(self._queue.in_flight),
+                _error_code(response.error_code).name,
+            )
+        outcomes = self._queue.end_request(response)
+        if any(outcome.error for outcome in outcomes):
+            # Before the partitions propose again.
+            self._schedule(RETRY_BACKOFF_MS)
+        _apply(outcomes)
+        if self._queue.waiting:
+            self._schedule(0)
+
+
+def _apply(outcomes: Iterable[Outcome]) -> None:
+    """Pass the outcomes on to the partitions, which propose again if they have to."""
+    for partition, proposal, error, result in outcomes:
+        if result is None:
+            partition.proposal_failed(proposal, error)
+            continue
+        partition.proposal_succeeded(
+            proposal,
+            result.leader_epoch,
+            result.partition_epoch,
+            tuple(map(BrokerId, result.isr)),
+            _recovery_state(result.leader_recovery_state),
+        )
+
+
+def _recovery_state(number: int) -> LeaderRecoveryState:
+    try:
+        return LeaderRecoveryState(number)
+    except ValueError:
+        return LeaderRecoveryState.RECOVERED

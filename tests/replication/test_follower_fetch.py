@@ -1,0 +1,363 @@
+"""Fetches of followers: the partitions that a fetch visits, its order, and its wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from odradek.environment.clock import ManualClock
+from odradek.environment.timers import LoopTimers
+from odradek.errors import ErrorCode
+from odradek.ids import TopicName, TopicPartition
+from odradek.log.directories.log_manager import LogManager
+from odradek.metadata.image import MetadataImage, TopicImage
+from odradek.offloading import WorkRunner
+from odradek.records.record import Record, build_batch
+from odradek.replication.delayed_fetch import FetchParams
+from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
+from odradek.replication.follower_news import FollowerNews
+from odradek.replication.replica_manager import ReplicaManager
+from odradek.result_tasks import wait
+from odradek.results import Result
+from tests.helpers.call_count import count_calls
+from tests.helpers.led_partitions import led
+from tests.replication.builders import apply
+from tests.replication.cluster_fakes import (
+    ALL,
+    EPOCH,
+    LAG_MS,
+    LEADER,
+    TOPIC_ID,
+    A,
+    B,
+    Cluster,
+    Target,
+)
+
+Test = Callable[["Broker"], Awaitable[None]]
+LONG_MS = 60_000
+# An append, and the visit of its partition that reads and copies the records.
+FETCH_CALLS_MAX = 123
+
+
+class Broker:
+    """Broker 1 of a cluster, with a topic whose partitions it leads in epoch 5."""
+
+    def __init__(self, logs: LogManager, executor: ThreadPoolExecutor, partitions: int) -> None:
+        self.cluster = Cluster()
+        self.executor = executor
+        self.manager = ReplicaManager(
+            LEADER,
+            logs,
+            self.cluster.clock,
+            LoopTimers(),
+            executor,
+            lambda _: LogConfig(),
+            asyncio.get_running_loop(),
+            WorkRunner(executor, 1, asyncio.Lock()),
+            replication=self.cluster.parts,
+        )
+        self.image = MetadataImage(offset=1)
+        images = [replace(led(5, ALL, partition_epoch=1), partition=at) for at in range(partitions)]
+        self.set_topic(TopicImage(TopicName("t"), TOPIC_ID, images))
+        self.targets = [Target(0, 5, partition=at) for at in range(partitions)]
+
+    def set_topic(self, topic: TopicImage) -> None:
+        new = self.image.with_topics({topic.name: topic}, {})
+        apply(self.manager, self.image, new)
+        self.image = new
+
+    def elect(self, leader_epoch: int) -> None:
+        topic = self.image.topics_by_id[TOPIC_ID]
+        images = [
+            replace(each, leader_epoch=leader_epoch, partition_epoch=each.partition_epoch + 1)
+            for each in topic.partitions
+        ]
+        self.set_topic(TopicImage(topic.name, TOPIC_ID, images))
+
+    def append(self, partition: int = 0) -> None:
+        records = memoryview(build_batch([Record(None, b"x", 0)]))
+        self.manager.partition("t", partition).append(records, 1, 0)
+
+    def news(self, replica: object = A, epoch: int = EPOCH) -> FollowerNews:
+        """Return the news of a session with all partitions, none of which was visited."""
+        news = FollowerNews(replica, epoch)  # type: ignore[arg-type]
+        for target in self.targets:
+            news.visit(target)
+        return news
+
+    def fetch(
+        self, news: FollowerNews, wait_ms: int = 0
+    ) -> Result[list[tuple[Target, FetchPartitionData]]]:
+        params = FetchParams(FetchIsolation.LOG_END, news.replica_id, 1, 1 << 20, wait_ms)
+        return self.manager.fetch_for_follower(params, news)  # type: ignore[return-value]
+
+    def visited(self, news: FollowerNews) -> list[int]:
+        return [target.partition for target, _ in self.fetch(news).get()]
+
+    def follow(self, news: FollowerNews, partition: int = 0) -> None:
+        """Fetch at the log end, as a follower that has appended everything."""
+        target = self.targets[partition]
+        target.fetch_offset = self.manager.partition("t", partition).log.log_end_offset
+        news.visit(target)
+        self.fetch(news)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., None]]:
+    executor = ThreadPoolExecutor(1)
+
+    def run(test: Test, partitions: int = 3) -> None:
+        async def main() -> None:
+            logs = LogManager([str(tmp_path)], LogConfig(), ManualClock())
+            logs.load("cluster", 1)
+            try:
+                broker = Broker(logs, executor, partitions)
+                await test(broker)
+                await broker.manager.stop()
+            finally:
+                logs.close(clean=False)
+
+        asyncio.run(main())
+
+    yield run
+    executor.shutdown()
+
+
+def test_partitions_without_news_are_not_visited(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        assert broker.visited(news) == [0, 1, 2]
+        assert broker.visited(news) == []
+        broker.append(1)
+        assert broker.visited(news) == [1]
+        assert broker.visited(news) == [1]  # until the follower has the records
+        broker.follow(news, 1)
+        assert broker.visited(news) == []
+
+    run(test)
+
+
+def test_high_watermark_and_log_start_are_news(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        a, b = broker.news(A), broker.news(B)
+        broker.fetch(a)
+        broker.fetch(b)
+        broker.append(2)
+        broker.follow(a, 2)
+        assert broker.visited(a) == []
+        broker.follow(b, 2)
+        ((target, data),) = broker.fetch(a).get()
+        assert (target.partition, data.high_watermark) == (2, 1)
+        broker.manager.delete_records(TopicPartition("t", 2), 1, 0)
+        ((target, data),) = broker.fetch(a).get()
+        assert (target.partition, data.log_start_offset) == (2, 1)
+        assert broker.visited(a) == []
+
+    run(test)
+
+
+def test_follower_outside_of_the_isr_is_visited_until_it_joins(run: Callable[[Test], None]) -> None:
+    """It could not join at its last visit, because its broker was fenced then."""
+
+    async def test(broker: Broker) -> None:
+        topic = broker.image.topics_by_id[TOPIC_ID]
+        images = [replace(each, isr=(LEADER, B), partition_epoch=2) for each in topic.partitions]
+        broker.set_topic(TopicImage(topic.name, TOPIC_ID, images))
+        broker.cluster.change_broker(A, fenced=True)
+        news = broker.news(A)
+        broker.fetch(news)
+        assert broker.cluster.proposals.sent == []
+        broker.cluster.change_broker(A, fenced=False)
+        assert broker.visited(news) == [0, 1, 2]
+        assert len(broker.cluster.proposals.sent) == 3
+        images = [replace(each, isr=ALL, partition_epoch=3) for each in topic.partitions]
+        broker.set_topic(TopicImage(topic.name, TOPIC_ID, images))
+        broker.fetch(news)
+        assert broker.visited(news) == []
+
+    run(test)
+
+
+def test_visit_moves_the_position_before_it_reads(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.append()
+        broker.targets[0].fetch_offset = 1
+        b = broker.manager.partition("t", 0)
+        b.fetch_as_follower(B, EPOCH, Target(1), 100, updates=True)
+        ((_, data), *_) = broker.fetch(news).get()
+        assert data.high_watermark == 1
+
+    run(test)
+
+
+def test_fetch_waits_for_an_append(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.fetch(news)
+        result = broker.fetch(news, LONG_MS)
+        assert not result.done
+        broker.append(1)
+        ((target, data),) = await wait(result)
+        assert target.partition == 1
+        assert data.copied
+
+    run(test)
+
+
+def test_high_watermark_alone_does_not_end_the_wait(run: Callable[[Test], None]) -> None:
+    """Kafka tried it, and followers then sent twice as many fetches (KAFKA-9952)."""
+
+    async def test(broker: Broker) -> None:
+        a, b = broker.news(A), broker.news(B)
+        broker.fetch(a)
+        broker.fetch(b)
+        broker.append()
+        broker.follow(a)
+        result = broker.fetch(a, LONG_MS)
+        broker.follow(b)
+        assert broker.manager.partition("t", 0).log.high_watermark == 1
+        await asyncio.sleep(0)
+        assert not result.done
+        broker.append(1)
+        visited = [target.partition for target, _ in await wait(result)]
+        assert visited == [0, 1]
+
+    run(test)
+
+
+def test_delayed_read_moves_no_position(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        a, b = broker.news(A), broker.news(B)
+        broker.fetch(b)
+        result = broker.fetch(a, LONG_MS)
+        partition = broker.manager.partition("t", 0)
+        state = partition.replication
+        assert state is not None
+        follower = state.followers[0]
+        before = follower.last_fetch_ms
+        broker.cluster.clock.advance(5)
+        broker.append()
+        await wait(result)
+        assert follower.last_fetch_ms == before
+
+    run(test)
+
+
+def test_new_leader_epoch_ends_the_wait_with_an_error(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.fetch(news)
+        result = broker.fetch(news, LONG_MS)
+        broker.elect(6)
+        codes = {data.error for _, data in await wait(result)}
+        assert codes == {ErrorCode.FENCED_LEADER_EPOCH}
+
+    run(test)
+
+
+def test_append_during_the_first_read_is_not_missed(run: Callable[[Test], None]) -> None:
+    """The first read takes several time slices, and a partition of the first one gets records."""
+
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        result = broker.fetch(news, LONG_MS)
+        assert not result.executed
+        broker.append(0)
+        data = {target.partition: data for target, data in await wait(result)}
+        assert data[0].copied
+
+    run(test, partitions=250)  # type: ignore[call-arg]
+
+
+def test_deleted_topic_is_reported_and_no_longer_watched(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.fetch(news)
+        result = broker.fetch(news, LONG_MS)
+        partition = broker.manager.partition("t", 0)
+        apply(broker.manager, broker.image, MetadataImage(offset=9))
+        codes = {data.error for _, data in await wait(result)}
+        assert codes == {ErrorCode.UNKNOWN_TOPIC_ID}
+        assert not partition._followers
+
+    run(test)
+
+
+def test_closed_session_ends_its_wait_and_watches_nothing(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.fetch(news)
+        result = broker.fetch(news, LONG_MS)
+        news.close()
+        await wait(result)
+        assert not broker.manager.partition("t", 0)._followers
+
+    run(test)
+
+
+def test_max_bytes_is_shared_and_the_rest_is_visited_next(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        for partition in range(3):
+            broker.append(partition)
+        params = FetchParams(FetchIsolation.LOG_END, A, 1, 1, 0)
+        data = broker.manager.fetch_for_follower(params, news).get()
+        assert [bool(each.copied) for _, each in data] == [True, False, False]
+        assert broker.visited(news) == [0, 1, 2]
+
+    run(test)
+
+
+def test_fetch_of_an_old_process_counts_for_no_partition(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news(A, EPOCH - 1)
+        codes = {data.error for _, data in broker.fetch(news).get()}
+        assert codes == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert news.last_fetch_ms < 0
+
+    run(test)
+
+
+def test_follower_of_idle_partitions_stays_in_the_isr(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        a, b = broker.news(A), broker.news(B)
+        for _ in range(10):
+            broker.fetch(a)
+            broker.fetch(b)
+            broker.cluster.clock.advance(LAG_MS)
+        broker.append()
+        broker.manager.partition("t", 0).check_followers()
+        assert broker.cluster.proposals.sent == []
+        broker.cluster.clock.advance(LAG_MS)
+        broker.fetch(a)
+        broker.manager.partition("t", 0).check_followers()
+        (_, proposal) = broker.cluster.proposals.sent[0]
+        assert [broker for broker, _ in proposal.isr] == [LEADER]
+
+    run(test)
+
+
+@pytest.mark.parametrize("idle", [3, 2_000])
+def test_calls_of_a_fetch_do_not_depend_on_idle_partitions(
+    run: Callable[..., None], idle: int
+) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        await wait(broker.fetch(news))
+
+        def fetch() -> None:
+            broker.append(1)
+            assert broker.visited(news) == [1]
+
+        fetch()
+        assert count_calls(fetch).total <= FETCH_CALLS_MAX
+
+    run(test, partitions=idle)
