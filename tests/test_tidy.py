@@ -62,7 +62,7 @@ def test_no_module_is_an_orphan() -> None:
         "protocol.show",
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
-        "metadata.store.zookeeper",  # awaits `odradek serve --zookeeper`
+        "testing.store_thread",  # awaits the cluster for tests
         "pipeline.jobs.ingest",
     }
     text = "\n".join(path.read_text(encoding="utf-8") for path in PRODUCT)
@@ -552,8 +552,6 @@ USED_ELSEWHERE = {
     ),
     "replication.fetcher_manager.fetcher_settings",  # awaits the composition of a cluster's broker
     # awaits the controller of a cluster
-    "controller.cluster_controller.ClusterController.elect_leaders",
-    "controller.cluster_controller.ClusterController.unregister_broker",
     "controller.election.broker_unfenced",
     # awaits the lookups of offsets
     "replication.replication_state.ReplicationState.has_enough_replicas",

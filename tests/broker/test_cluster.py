@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from odradek.environment.files import RealFiles
 from odradek.errors import ErrorCode
+from odradek.log.state.checkpoints import CLEAN_SHUTDOWN_FILE, read_clean_shutdown_epoch
+from odradek.metadata import znodes
+from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.delete_topics_response import DeleteTopicsResponse
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
@@ -230,3 +235,64 @@ def test_a_broker_registers_again_after_its_session_has_expired(
         await asyncio.gather(*(cluster.create_topic(f"at{each}", at=each) for each in IDS))
 
     run(test)
+
+
+def test_a_clean_stop_is_proven_by_the_epoch_in_kafkas_file(
+    run: Callable[[Test], None], tmp_path: Path
+) -> None:
+    """Rule E4: the next registration names the broker epoch of the last one."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        broker = next(each for each in IDS if each != cluster.controller_id)
+        mark = tmp_path / str(broker) / CLEAN_SHUTDOWN_FILE
+        epoch = cluster.member(broker).broker_epoch
+        await cluster.stop(broker)
+        assert json.loads(mark.read_bytes()) == {"version": 0, "brokerEpoch": epoch}
+        await cluster.start(broker)
+        assert not mark.exists()
+        assert await _registered_clean_epoch(cluster, broker) == epoch
+        restarted = cluster.member(broker).broker_epoch
+        cluster.expire(broker)
+        await cluster.until(lambda: cluster.member(broker).broker_epoch > restarted)
+        assert await _registered_clean_epoch(cluster, broker) == -1, "proven once"
+        renewed = cluster.member(broker).broker_epoch
+        await cluster.stop(broker)
+        assert json.loads(mark.read_bytes())["brokerEpoch"] == renewed
+        mark.unlink()
+        await cluster.start(broker)
+        assert await _registered_clean_epoch(cluster, broker) == -1
+
+    run(test)
+
+
+async def _registered_clean_epoch(cluster: ClusterBrokers, broker: int) -> int:
+    store = MemoryStore(cluster.ensemble)
+    await store.open()
+    node = await store.get(f"{znodes.BROKER_IDS}/{broker}")
+    await store.close()
+    return znodes.decode_clean_shutdown_epoch(node.data)
+
+
+@pytest.mark.parametrize(
+    ("contents", "epoch"),
+    [
+        (['{"version":0,"brokerEpoch":7}'] * 2, 7),
+        (['{"version":0,"brokerEpoch":7}', '{"version":0,"brokerEpoch":8}'], -1),
+        (['{"version":0,"brokerEpoch":7}', None], -1),
+        (['{"version":0,"brokerEpoch":7}', ""], -1),
+        (['{"version":0}', '{"version":0}'], -1),
+        (["[]", "[]"], -1),
+        ([], -1),
+    ],
+)
+def test_a_clean_stop_needs_the_same_epoch_in_all_log_directories(
+    tmp_path: Path, contents: list[str | None], epoch: int
+) -> None:
+    paths = []
+    for number, content in enumerate(contents):
+        path = tmp_path / str(number)
+        path.mkdir()
+        paths.append(str(path))
+        if content is not None:
+            (path / CLEAN_SHUTDOWN_FILE).write_text(content)
+    assert read_clean_shutdown_epoch(RealFiles(), paths) == epoch

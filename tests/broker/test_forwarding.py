@@ -57,7 +57,7 @@ from odradek.result_tasks import wait
 from odradek.results import Result
 from tests.helpers.two_brokers import CONTROLLER_ID, OTHER_ID, TwoBrokers, run_with_two_brokers
 
-KAFKAS_FORWARDED = {19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 55, 57}
+KAFKAS_FORWARDED = {19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 55, 57, 64}
 """``ApiKeys.forwardable`` of Kafka 4.1, without the APIs that this broker does not serve."""
 FORWARDED = [api for api in APIS if api.forwarding is Forwarding.DISPATCHER]
 LOGGER = "odradek.broker.broker"

@@ -24,6 +24,23 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / "src" / "odradek"
 FACTS: list[dict[str, Any]] = json.loads((HERE / "kafka-4.1-configs.json").read_text("utf-8"))
 KAFKA_BROKER = {fact["name"]: fact for fact in FACTS if fact["table"] == "broker"}
+# Of Kafka 3.9, its last release with ZooKeeper.
+KAFKA_BROKER |= {
+    name: {
+        "name": name,
+        "type": kind,
+        "default": default,
+        "valid": None,
+        "importance": "HIGH",
+        "internal": False,
+        "dynamic": False,
+    }
+    for name, kind, default in (
+        ("zookeeper.connect", "STRING", None),
+        ("zookeeper.session.timeout.ms", "INT", "18000"),
+        ("zookeeper.connection.timeout.ms", "INT", None),
+    )
+}
 KAFKA_TOPIC = {fact["name"]: fact for fact in FACTS if fact["table"] == "topic"}
 
 # A single node is the whole cluster, and its id is optional.

@@ -609,21 +609,33 @@ def test_elect_leaders_returns_leadership_to_the_first_replica() -> None:
         assert _partition(world, number).leader == node.id
 
 
-def test_unregistered_broker_is_forgotten_only_when_it_does_not_run() -> None:
+@pytest.mark.parametrize("runs", [True, False])
+def test_unregistered_broker_is_forgotten_until_it_starts_again(runs: bool) -> None:
     with running() as world:
         _create(world)
         node = next(node for node in world.nodes.values() if not node.controller.is_active)
-        with pytest.raises(KafkaError) as raised:
-            world.run(world.controller().unregister_broker(node.id))
-        assert raised.value.code == ErrorCode.INVALID_REQUEST
+        if not runs:
+            world.run(node.kill())
+            world.advance(25)
+        world.run(world.controller().unregister_broker(node.id))
+        for number in range(3):
+            partition = _partition(world, number)
+            assert node.id not in (partition.leader, *partition.isr, *partition.elr)
+        world.advance(30)
+        another = next(each for each in world.nodes.values() if each is not node)
+        world.ensemble.expire(another.store.session_id)
+        world.advance(10)
+        controller = _stable(world)
+        if another.controller.epoch == 1:  # no other controller was elected
+            assert node.id not in controller.image.brokers
+            with pytest.raises(KafkaError) as raised:
+                world.run(controller.unregister_broker(node.id))
+            assert raised.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
         world.run(node.kill())
         world.advance(25)
-        world.run(world.controller().unregister_broker(node.id))
-        controller = _stable(world)
-        assert node.id not in controller.image.brokers
-        with pytest.raises(KafkaError) as raised:
-            world.run(controller.unregister_broker(node.id))
-        assert raised.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+        world.run(node.restart())
+        world.advance(5)
+        assert not _stable(world).image.brokers[node.id].fenced
 
 
 def test_producer_ids_are_given_out_once_over_controllers() -> None:

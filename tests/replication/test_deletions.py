@@ -18,7 +18,8 @@ from odradek.controller.controller import Controller
 from odradek.environment.clock import ManualClock
 from odradek.errors import KafkaError
 from odradek.ids import TopicName, TopicPartition, Uuid
-from odradek.log.directories.log_manager import LogManager, parse_directory_name
+from odradek.log.directories.directory_names import parse_directory_name
+from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata import znodes
 from odradek.metadata.image import BrokerRegistration, Endpoint

@@ -17,6 +17,7 @@ closes the logs with the mark that lets the next start skip recovery.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -45,7 +46,9 @@ from odradek.controller.controller import Controller
 from odradek.environment.environment import Environment
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, Uuid
-from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
+from odradek.log.directories.directory_names import METADATA_DIRECTORY
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.state.checkpoints import MARK_FILE, read_clean_shutdown_epoch
 from odradek.metadata.features import FEATURES
 from odradek.metadata.image import BrokerRegistration
 from odradek.metadata.store.memory import MemoryStore
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.kafka_import.takeover import Takeover
     from odradek.metadata.store.interface import MetadataStore, SingleNodeStore
+    from odradek.metadata.store.sqlite import SqliteStore
     from odradek.net.connection import Chunks, Connection, Dispatch, Reply
     from odradek.results import Result
 
@@ -158,6 +162,7 @@ class BrokerServer:
 
     async def _start_single(self, endpoints: list[ListenEndpoint]) -> None:
         """Start a broker with a controller of its own."""
+        self._refuse_directories_of_a_cluster()
         log_manager = self._make_log_manager()
         await self._load_logs(log_manager)
         controller = Controller(
@@ -184,10 +189,12 @@ class BrokerServer:
         member = ClusterMember(self.config, self._environment, store, settings, self._fail)
         log_manager = self._make_log_manager()
         await self._join(member, log_manager)
-        await self._load_logs(log_manager, member.cluster_id)
+        lifecycle = member.lifecycle
+        await self._load_logs(log_manager, member.cluster_id, lambda: lifecycle.registered_epoch)
         controller = member.cluster_controller
         self._make_services(log_manager, controller, member, member)
         assert self.services.cluster is not None, "made for a member"
+        self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
         member.add_channel(self.services.cluster.channel)
         self._subscribe(member)
         dispatch = self._request_handler()
@@ -230,28 +237,68 @@ class BrokerServer:
             ),
         )
 
+    def _refuse_directories_of_a_cluster(self) -> None:
+        """Raise KafkaError if the metadata of the log directories is in a ZooKeeper."""
+        files = self._environment.files
+        marked: list[str] = []
+        for path in self.config.log_dirs():
+            with contextlib.suppress(OSError):  # a new one, or one that goes offline
+                marked += [path] if MARK_FILE in files.listdir(path) else []
+        if marked:
+            from odradek.broker.cluster_identity import read_mark, single_broker_refusal
+
+            mark = read_mark(files, marked)
+            assert mark is not None, "the file exists"
+            raise single_broker_refusal(mark)
+
     async def _join(self, member: ClusterMember, log_manager: LogManager) -> None:
-        """Join the cluster with log directories that are locked. Nothing else in them changes."""
-        loop, node_id = asyncio.get_running_loop(), self.config.node_id
-        executor = self._threads.executor
-        cluster_id = await loop.run_in_executor(executor, log_manager.lock, node_id)
+        """Join the cluster with log directories that are locked. Then mark them.
+
+        Nothing else in them changes, and nothing at all if this broker may not join.
+        """
+        from odradek.broker.cluster_identity import DirectoryIdentity, read_mark, write_mark
+
+        files, paths = self._environment.files, [each.path for each in log_manager.log_dirs]
+
+        def identify() -> DirectoryIdentity:
+            cluster_id = log_manager.lock(self.config.node_id)
+            has_metadata = STORE_FILE in files.listdir(paths[0])
+            epoch = read_clean_shutdown_epoch(files, paths)
+            return DirectoryIdentity(cluster_id, read_mark(files, paths), has_metadata, epoch)
+
+        run = partial(asyncio.get_running_loop().run_in_executor, self._threads.executor)
         self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
         try:
-            await member.join(cluster_id)
+            mark = await member.join(await run(identify), self._single_store)
+            await run(write_mark, files, paths, mark)
         except BaseException:
             log_manager.unlock()
             raise
 
-    async def _load_logs(self, log_manager: LogManager, cluster_id: str | None = None) -> None:
-        """Lock and load the log directories, on a thread."""
+    async def _load_logs(
+        self,
+        log_manager: LogManager,
+        cluster_id: str | None = None,
+        registered: Callable[[], int] = lambda: -1,
+    ) -> None:
+        """Lock and load the log directories, on a thread.
+
+        Args:
+            log_manager: The logs.
+            cluster_id: The id of the cluster, if it is known.
+            registered: Returns the epoch of the broker's last registration.
+        """
         load = partial(log_manager.load, cluster_id, self.config.node_id)
         await asyncio.get_running_loop().run_in_executor(self._threads.executor, load)
-        close = partial(self._close_logs, log_manager)
+        close = partial(self._close_logs, log_manager, registered)
         self._stopping.add("the logs", close, self._stopping.limits.logs_ms)
 
     def _metadata_store(self) -> SingleNodeStore:
         if self._store is not None:
             return self._store
+        return self._single_store()
+
+    def _single_store(self) -> SqliteStore:
         from odradek.metadata.store.sqlite import SqliteStore
 
         path = f"{self.config.log_dirs()[0]}/{STORE_FILE}"
@@ -500,11 +547,14 @@ class BrokerServer:
             ends.append(self._log_cleaner.stop())
         await asyncio.gather(*ends)
 
-    async def _close_logs(self, log_manager: LogManager) -> None:
+    async def _close_logs(self, log_manager: LogManager, registered: Callable[[], int]) -> None:
+        broker_epoch = registered()
         # A store in memory forgets the topics, so a later start must not use these logs as clean.
         clean = not isinstance(self._store, MemoryStore)
         within_ms = self._stopping.left_ms(self._stopping.limits.syncs_ms)
-        await self._threads.close_logs(log_manager, clean=clean, within_ms=within_ms)
+        await self._threads.close_logs(
+            log_manager, clean=clean, within_ms=within_ms, broker_epoch=broker_epoch
+        )
 
     def _fail(self, error: Exception) -> None:
         """Report that the broker cannot continue. Its owner stops it."""

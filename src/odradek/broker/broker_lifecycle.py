@@ -77,6 +77,8 @@ class BrokerLifecycle:
         self._is_closed = False
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         """The epoch of the registration. -1: this broker is not registered."""
+        self.registered_epoch = UNKNOWN_BROKER_EPOCH
+        """The epoch of the last registration, also after its end. -1: there was none."""
 
     # --- start ---
 
@@ -191,7 +193,7 @@ class BrokerLifecycle:
         if self._store.session_id != session_id or self._store.state is SessionState.LOST:
             return False
         self._session_id = session_id
-        self.broker_epoch = created.stat.czxid
+        self.broker_epoch = self.registered_epoch = created.stat.czxid
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         logger.info("broker %d is registered with epoch %d", self._node_id, self.broker_epoch)
         return True

@@ -2,9 +2,10 @@
 
 A start takes these steps. Each one needs those before it:
 
-1. `join` begins the session, waits until no other process has the id of this broker, and prepares
-   the nodes of an empty store. It returns the id of the cluster. The log directories are locked by
-   now, and nothing in them has changed.
+1. `join` begins the session, and checks that log directories and store belong together
+   (`cluster_identity`) and that no other process has the id of this broker. It prepares an empty
+   store. The log directories are locked by now, and nothing in them has changed. Then they get the
+   mark of the cluster.
 2. The broker loads its logs, and binds its listeners. Its address is known now.
 3. `register` creates the node of this broker. The broker accepts connections, and executes the
    requests of other brokers (`requests.start_gate`). It has to do so before it knows any metadata:
@@ -21,11 +22,18 @@ Imported only by a broker of a cluster, because it would delay the start of a si
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from odradek.broker.broker_lifecycle import BrokerLifecycle
+from odradek.broker.cluster_identity import (
+    Admission,
+    ClusterMark,
+    DirectoryIdentity,
+    admission,
+)
 from odradek.broker.controller_locator import ControllerLocator
 from odradek.broker.requests.cluster import ClusterMembership
 from odradek.broker.requests.cluster_parts import SOFTWARE, channel_settings
@@ -33,7 +41,8 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import inter_broker_listener
 from odradek.controller.broker_requests import BrokerRequests
 from odradek.controller.cluster_controller import ClusterController
-from odradek.controller.loading import prepare
+from odradek.controller.loading import MetadataChanged, load, prepare
+from odradek.controller.store_move import MOVE, move
 from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
@@ -44,7 +53,11 @@ from odradek.metadata.controller_channel import (
     ControllerNode,
 )
 from odradek.metadata.feed_client import FeedClient, FeedClientSettings
-from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.image import (
+    UNKNOWN_BROKER_EPOCH,
+    BrokerRegistration,
+    MetadataImage,
+)
 from odradek.metadata.publisher import Subscriber
 from odradek.metadata.store.interface import (
     MetadataStore,
@@ -100,6 +113,8 @@ class ClusterMember(ClusterMembership):
         self._channels: list[ControllerChannel] = []
         self._subscribers: list[Subscriber] = []
         self._feed: FeedClient | None = None
+        self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
+        self._is_stopped = False
         self.cluster_id = ""
         self.lifecycle = BrokerLifecycle(
             store,
@@ -175,24 +190,69 @@ class ClusterMember(ClusterMembership):
 
     # --- start ---
 
-    async def join(self, directory_cluster_id: str | None) -> None:
-        """Begin the session, and check that this broker may join the cluster of the store.
+    async def join(
+        self, directories: DirectoryIdentity, single_store: Callable[[], MetadataStore]
+    ) -> ClusterMark:
+        """Begin the session, and join the cluster of the store, or begin one in an empty store.
 
         Args:
-            directory_cluster_id: The cluster id in the log directories, if they have one.
+            directories: What the log directories say.
+            single_store: Returns the store of a single broker in the log directories, which is not
+                open. Its metadata moves into an empty store.
+
+        Returns:
+            The mark for the log directories.
 
         Raises:
             KafkaError: The broker may not join, or the store cannot be used. Nothing in the log
                 directories has changed.
         """
+        self._clean_shutdown_epoch = directories.clean_shutdown_epoch
         await self.lifecycle.open()
         try:
+            found = await self._store_cluster_id()
+            admitted = admission(directories, found, self._settings.chroot)
+            if admitted is Admission.JOIN:
+                await self._check_contents()
             await self.lifecycle.await_id(self._settings.id_timeout_ms)
+            if admitted is Admission.MOVE:
+                await self._move(single_store(), directories.cluster_id or "")
+            elif admitted is Admission.BEGIN and await self._store.exists(MOVE) is not None:
+                reason = "the metadata of another broker moves into this store. Start again"
+                raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
             new_uuid = self._environment.randomness.uuid
-            self.cluster_id = await prepare(self._store, directory_cluster_id, new_uuid)
+            known = found or directories.cluster_id
+            self.cluster_id = await prepare(self._store, known, new_uuid)
+            return ClusterMark(self.cluster_id, self._settings.chroot)
         except (StoreFailure, StoreError, UnknownOutcomeError) as error:
             reason = f"the metadata store cannot be used: {error}"
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, reason) from error
+
+    async def _store_cluster_id(self) -> str | None:
+        try:
+            node = await self._store.get(znodes.CLUSTER_ID)
+        except NoNodeError:
+            return None
+        return znodes.valid(znodes.CLUSTER_ID, znodes.decode_cluster_id, node.data)
+
+    async def _check_contents(self) -> None:
+        """Read all metadata if there is no controller that has read it already.
+
+        Raises:
+            InvalidNode: The contents of a node are not valid.
+        """
+        if await self._store.exists(znodes.CONTROLLER) is None:
+            epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
+            znodes.valid(znodes.CONTROLLER_EPOCH, int, epoch.data)
+            with contextlib.suppress(MetadataChanged):
+                await load(self._store, "", self._node_id)
+
+    async def _move(self, source: MetadataStore, cluster_id: str) -> None:
+        await source.open()
+        try:
+            await move(source, self._store, cluster_id)
+        finally:
+            await source.close()
 
     async def _check_store(self) -> None:
         """Check that the store still belongs to the cluster.
@@ -200,13 +260,7 @@ class ClusterMember(ClusterMembership):
         Raises:
             KafkaError: It was emptied, or is another one.
         """
-        try:
-            node = await self._store.get(znodes.CLUSTER_ID)
-            found = znodes.decode(node.data).get("id")
-        except NoNodeError:
-            found = None
-        except (ValueError, AttributeError):
-            found = "an invalid node"
+        found = await self._store_cluster_id()
         if found != self.cluster_id:
             content = "is empty" if found is None else f"belongs to another cluster ({found})"
             raise KafkaError(
@@ -220,7 +274,7 @@ class ClusterMember(ClusterMembership):
         Raises:
             KafkaError: The id of this broker is in use.
         """
-        await self.lifecycle.register(registration)
+        await self.lifecycle.register(registration, self._clean_shutdown_epoch)
 
     async def follow(self) -> None:
         """Contend for the role of the controller, and follow the feed.
@@ -261,7 +315,10 @@ class ClusterMember(ClusterMembership):
     # --- stop ---
 
     async def stop(self) -> None:
-        """Stop to follow and to control, and end the session."""
+        """Stop to follow and to control, and end the session. A second call does nothing."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         self._locator.stop()
         if self._feed is not None:
             await self._feed.stop()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from odradek.errors import KafkaError
 
 if TYPE_CHECKING:
+    from odradek.broker.broker import BrokerServer
     from odradek.broker.stopping import StopLimits
     from odradek.config.broker import BrokerConfig
     from odradek.environment.environment import Environment
@@ -78,6 +79,22 @@ def real_environment() -> Environment:
     return Environment(files=PortableFiles() if fallbacks_forced() else RealFiles())
 
 
+def _make_server(
+    config: BrokerConfig, environment: Environment, stop_limits: StopLimits | None
+) -> BrokerServer:
+    from odradek.broker.broker import BrokerServer
+    from odradek.broker.zookeeper_cluster import cluster_on_zookeeper
+
+    cluster = cluster_on_zookeeper(config, environment)
+    return BrokerServer(
+        config,
+        environment=environment,
+        stop_limits=stop_limits,
+        cluster_store=None if cluster is None else cluster.create_store,
+        cluster_settings=None if cluster is None else cluster.settings,
+    )
+
+
 async def _serve(
     config: BrokerConfig, environment: Environment | None, stop_limits: StopLimits | None
 ) -> None:
@@ -85,11 +102,7 @@ async def _serve(
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    from odradek.broker.broker import BrokerServer
-
-    server = BrokerServer(
-        config, environment=environment or real_environment(), stop_limits=stop_limits
-    )
+    server = _make_server(config, environment or real_environment(), stop_limits)
     starting = loop.create_task(server.start())
     waiting = loop.create_task(ended.wait())
     # A signal also ends a start that is still running. Recovery of many logs takes longer than the

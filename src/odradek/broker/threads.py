@@ -51,7 +51,9 @@ class BrokerThreads:
             pause=partial(timers.sleep, LOOKUP_PAUSE_S),
         )
 
-    async def close_logs(self, log_manager: LogManager, *, clean: bool, within_ms: float) -> None:
+    async def close_logs(
+        self, log_manager: LogManager, *, clean: bool, within_ms: float, broker_epoch: int = -1
+    ) -> None:
         """Close the logs on a separate thread, because those of the executor may wait for the disk.
 
         The directories stay locked until every thread of the executor has ended.
@@ -60,9 +62,16 @@ class BrokerThreads:
             log_manager: The owner of the logs.
             clean: Whether to write the mark that lets the next start skip recovery.
             within_ms: The time for syncing the logs, in milliseconds.
+            broker_epoch: The broker epoch in the mark. -1 for a single broker.
         """
 
-        close = partial(log_manager.close, clean=clean, within_ms=within_ms, unlock=False)
+        close = partial(
+            log_manager.close,
+            clean=clean,
+            within_ms=within_ms,
+            unlock=False,
+            broker_epoch=broker_epoch,
+        )
         closed = asyncio.get_running_loop().run_in_executor(self._closer, close)
         self._closer.shutdown(wait=False)
         self._closer.ended.add_done_callback(lambda _: self._unlock_later(log_manager))

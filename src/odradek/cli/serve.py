@@ -1,5 +1,7 @@
 """`odradek serve`: one broker in the foreground, until SIGTERM or SIGINT.
 
+Without --zookeeper the broker is a cluster of its own.
+
 The options are parsed by argparse, which is imported in a few milliseconds. `odradek.cli.main`
 calls this module without importing Typer. `odradek.cli.app` lists the command in its help and
 forwards to this module.
@@ -42,7 +44,14 @@ def configure(arguments: Sequence[str]) -> BrokerConfig:
     """Set up logging from the options, and return the broker's configs."""
     options = _parser().parse_args(arguments)
     _configure_logging(options.log_level)
-    return build_config(options.listen, options.data, options.config, options.set)
+    return build_config(
+        options.listen,
+        options.data,
+        options.config,
+        options.set,
+        broker_id=options.broker_id,
+        zookeeper=options.zookeeper,
+    )
 
 
 def _parser() -> ArgumentParser:
@@ -52,6 +61,12 @@ def _parser() -> ArgumentParser:
     add = parser.add_argument
     add("--listen", metavar="HOST:PORT", help=f"address to listen on, default {DEFAULT_LISTEN}")
     add("--data", type=Path, metavar="DIR", help=f"log directory, default {DEFAULT_DATA}")
+    add("--broker-id", type=int, metavar="N", help="id of the broker in its cluster, default 1")
+    add(
+        "--zookeeper",
+        metavar="HOST:PORT[/PATH]",
+        help="join the cluster on this ZooKeeper, default: a cluster of one broker without it",
+    )
     add("--config", type=Path, metavar="FILE", help="configs in the format of server.properties")
     add(
         "--set",
@@ -70,37 +85,34 @@ def _parser() -> ArgumentParser:
 
 
 def build_config(
-    listen: str | None, data: Path | None, file: Path | None, sets: list[str]
+    listen: str | None,
+    data: Path | None,
+    file: Path | None,
+    sets: list[str],
+    *,
+    broker_id: int | None = None,
+    zookeeper: str | None = None,
 ) -> BrokerConfig:
     """Return the broker's configs.
 
-    --set overrides the file. --listen and --data override both.
+    --set overrides the file. All other options override both.
 
     Raises:
         CommandError: The file cannot be read, or a config is invalid.
     """
     from odradek.config.broker import BrokerConfig
-    from odradek.config.properties import parse_properties
     from odradek.errors import KafkaError
 
-    properties: dict[str, str] = {}
-    if file is not None:
-        try:
-            properties = dict(parse_properties(file.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise CommandError(
-                f"The config file {file} cannot be read: {error.strerror}. Check --config."
-            ) from None
-        except UnicodeDecodeError as error:
-            raise CommandError(
-                f"The config file {file} is not UTF-8 ({error.reason}). Save it as UTF-8."
-            ) from None
-        except KafkaError as error:
-            raise CommandError(f"The config file {file} is invalid: {error.message}") from None
+    properties = {} if file is None else _read(file)
     properties |= parse_assignments(sets, "--set")
     if listen is not None:
         properties["listeners"] = f"PLAINTEXT://{_host_port(listen)}"
     properties.setdefault("listeners", f"PLAINTEXT://{DEFAULT_LISTEN}")
+    if broker_id is not None:
+        properties.pop("broker.id", None)
+        properties["node.id"] = str(broker_id)
+    if zookeeper is not None:
+        properties["zookeeper.connect"] = zookeeper
     if data is not None:
         properties["log.dirs"] = str(data)
     elif "log.dirs" not in properties and "log.dir" not in properties:
@@ -109,6 +121,29 @@ def build_config(
         return _with_kept_node_id(BrokerConfig.from_properties(properties), properties)
     except KafkaError as error:
         raise CommandError(f"{error.message}. See docs/configuration.md.") from None
+
+
+def _read(file: Path) -> dict[str, str]:
+    """Return the configs in a file.
+
+    Raises:
+        CommandError: The file cannot be read.
+    """
+    from odradek.config.properties import parse_properties
+    from odradek.errors import KafkaError
+
+    try:
+        return dict(parse_properties(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise CommandError(
+            f"The config file {file} cannot be read: {error.strerror}. Check --config."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise CommandError(
+            f"The config file {file} is not UTF-8 ({error.reason}). Save it as UTF-8."
+        ) from None
+    except KafkaError as error:
+        raise CommandError(f"The config file {file} is invalid: {error.message}") from None
 
 
 def _with_kept_node_id(config: BrokerConfig, properties: dict[str, str]) -> BrokerConfig:

@@ -1,4 +1,7 @@
-"""Broker configs of the controller of a cluster: liveness of brokers, and elections."""
+"""Broker configs of a cluster: its ZooKeeper, liveness of brokers, and elections.
+
+The configs of ZooKeeper are those of Kafka 3.9, its last release with ZooKeeper.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,31 @@ _HIGH, _MEDIUM = Importance.HIGH, Importance.MEDIUM
 _INT, _LONG, _BOOLEAN = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN
 
 CLUSTER_CONFIGS = [
+    ConfigKey(
+        "zookeeper.connect",
+        ConfigType.STRING,
+        None,
+        _HIGH,
+        "ZooKeeper of the cluster: HOST:PORT, several separated by commas, then the path below "
+        "which the cluster keeps its data, such as /odradek. If unset, the broker is a cluster of "
+        "its own and needs no ZooKeeper.",
+    ),
+    ConfigKey(
+        "zookeeper.session.timeout.ms",
+        _INT,
+        18_000,
+        _HIGH,
+        "Time after which ZooKeeper ends the session of a broker that it does not hear, in "
+        "milliseconds. Other brokers then take over its leaderships.",
+    ),
+    ConfigKey(
+        "zookeeper.connection.timeout.ms",
+        _INT,
+        None,
+        _HIGH,
+        "Time in which a start must connect to ZooKeeper, in milliseconds. If unset, "
+        "zookeeper.session.timeout.ms.",
+    ),
     ConfigKey(
         "broker.session.timeout.ms",
         _INT,

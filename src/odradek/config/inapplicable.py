@@ -12,6 +12,7 @@ from odradek.config.definition import ConfigKey, ConfigType, Importance, UpdateM
 
 _KRAFT = "there is no KRaft quorum: the node keeps its own metadata"
 _ZOOKEEPER = "belongs to Kafka's ZooKeeper mode"
+_ZOOKEEPER_CLIENT = "connections to ZooKeeper have neither TLS nor other settings"
 _TLS = "only PLAINTEXT listeners are served"
 _AUTH = "clients are not authenticated"
 _TIERED = "there is no tiered storage"
@@ -33,7 +34,7 @@ _FAMILIES: dict[str, str] = {
     "controller.": _KRAFT,
     "metadata.": _KRAFT,
     "internal.metadata.": _KRAFT,
-    "zookeeper.": _ZOOKEEPER,
+    "zookeeper.": _ZOOKEEPER_CLIENT,
     "ssl.": _TLS,
     "sasl.": _AUTH,
     "listener.name.": _AUTH,

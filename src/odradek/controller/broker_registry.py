@@ -70,6 +70,13 @@ class BrokerRegistry:
         """End with the node of a broker."""
         self._brokers.pop(broker, None)
 
+    def unregistered(self, broker: BrokerId) -> None:
+        """Note that a broker is never live again with its present node, if it has one."""
+        found = self._brokers.get(broker)
+        if found is not None:
+            found.registered_offset = -1
+            found.is_caught_up = False
+
     def polled(self, broker: BrokerId, epoch: int, offset: int, now_ms: float) -> bool:
         """Handle a poll of the feed from a position of this controller.
 

@@ -79,6 +79,15 @@ from odradek.slicing import in_slices
 
 logger = logging.getLogger(__name__)
 
+EXPECTED_FAILURES = (
+    StoreFailure,
+    StoreError,
+    UnknownOutcomeError,
+    MetadataChanged,
+    znodes.InvalidNode,
+)
+"""Errors of the store, after which another election begins."""
+
 R = TypeVar("R")
 Partition = tuple[TopicName, int]
 
@@ -263,7 +272,7 @@ class ClusterController:
         except Deposed as error:
             self._must_load |= error.must_load
             self._end_term(error.message or "")
-        except (StoreFailure, StoreError, UnknownOutcomeError, MetadataChanged) as error:
+        except EXPECTED_FAILURES as error:
             logger.warning(
                 "event %r of the controller failed: %r. The controller is elected again",
                 event,
@@ -531,23 +540,25 @@ class ClusterController:
         return may_shut_down(broker, led, offset, term.registry.applied_offsets())
 
     async def unregister_broker(self, broker: BrokerId) -> None:
-        """Remove the registration of a broker that does not run.
+        """Remove the registration of a broker.
+
+        A broker that runs stays without a registration until its node is a new one, or until the
+        next controller reads its node.
 
         Raises:
-            KafkaError: BROKER_ID_NOT_REGISTERED. INVALID_REQUEST, the broker runs.
+            KafkaError: BROKER_ID_NOT_REGISTERED.
         """
 
         async def unregister(term: ControllerTerm) -> None:
             if broker not in term.image.brokers:
                 text = f"Broker ID {broker} is not currently registered"
                 raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
-            if broker in term.registry.epochs:
-                text = f"Broker {broker} is running. Stop it first."
-                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
             changes = BrokerChanges(after={broker: None}, restarts={broker: False})
             policies = self._policies.of(term.image)
             planning = planning_broker_changes(term.image, changes, policies)
             await term.commit(await in_slices(planning))
+            term.registry.unregistered(broker)
+            self._waits.check(term.registry.applied_offsets())
 
         await self._request(unregister)
 

@@ -209,6 +209,18 @@ class Controller:
         if self._events.is_open:
             self._events.append(finish).add_done_callback(_log_failure)
 
+    async def unregister_broker(self, broker: BrokerId) -> None:
+        """Refuse to unregister a broker, because there is only this one.
+
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED. INVALID_REQUEST, it is this broker.
+        """
+        if broker == self._config.node_id:
+            text = f"Broker {broker} is the only one. It cannot be unregistered."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        text = f"Broker ID {broker} is not currently registered"
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+
     async def create_partitions(
         self, requests: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[KafkaError | None]:

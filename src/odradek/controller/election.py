@@ -28,6 +28,10 @@ from odradek.metadata.image import (
     PartitionImage,
 )
 
+NOT_NEEDED_TEXT = "Leader election not needed for topic partition."
+NO_PREFERRED_LEADER_TEXT = "The preferred leader was not available."
+NO_ELIGIBLE_LEADER_TEXT = "Eligible topic partition leaders are not available."
+
 Acceptable = Callable[[BrokerId], bool]
 """Whether a broker may lead. `MetadataImage.is_eligible` for the image that contains the change."""
 
@@ -262,10 +266,10 @@ def elect_preferred(
             PREFERRED_LEADER_NOT_AVAILABLE, it is not in the ISR or not acceptable.
     """
     if partition.leader == partition.replicas[0]:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED_TEXT)
     changed = changed_partition(partition, acceptable, policy, election=Election.PREFERRED)
     if changed is None or changed.leader != partition.replicas[0]:
-        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, NO_PREFERRED_LEADER_TEXT)
     return changed
 
 
@@ -279,10 +283,10 @@ def elect_unclean(
             ELIGIBLE_LEADERS_NOT_AVAILABLE, no replica is acceptable.
     """
     if partition.leader != NO_LEADER:
-        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED_TEXT)
     changed = changed_partition(partition, acceptable, policy, election=Election.UNCLEAN)
     if changed is None or changed.leader == NO_LEADER:
-        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, NO_ELIGIBLE_LEADER_TEXT)
     return changed
 
 

@@ -98,7 +98,8 @@ async def prepare(
 
 
 async def _cluster_id(store: MetadataStore, expected: str | None) -> str:
-    kept = str(znodes.decode((await store.get(znodes.CLUSTER_ID)).data)["id"])
+    node = await store.get(znodes.CLUSTER_ID)
+    kept = znodes.valid(znodes.CLUSTER_ID, znodes.decode_cluster_id, node.data)
     if expected is not None and kept != expected:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -112,10 +113,11 @@ async def load(store: MetadataStore, cluster_id: str, node_id: BrokerId) -> Load
     """Return the contents of a store that is prepared. `node_id` is this broker.
 
     Raises:
+        InvalidNode: The contents of a node are not valid.
         MetadataChanged: Another controller writes at the same time.
     """
     position = await store.get(znodes.METADATA)
-    controller_epoch, offset = znodes.decode_position(position.data)
+    controller_epoch, offset = znodes.valid(znodes.METADATA, znodes.decode_position, position.data)
     topics, unfinished = await _load_topics(store)
     features = (await store.get(znodes.FEATURES)).data
     producer_ids = (await store.get(znodes.PRODUCER_ID_BLOCK)).data
@@ -128,12 +130,14 @@ async def load(store: MetadataStore, cluster_id: str, node_id: BrokerId) -> Load
         topics_by_id=PersistentMap({topic.topic_id: topic for topic in topics}),
         topic_configs=PersistentMap(await _load_topic_configs(store)),
         broker_configs=PersistentMap(await _load_broker_configs(store)),
-        features=PersistentMap(znodes.decode_features(features)),
+        features=PersistentMap(znodes.valid(znodes.FEATURES, znodes.decode_features, features)),
         group_configs=PersistentMap(await _load_configs(store, znodes.GROUP_CONFIGS)),
         client_metrics=PersistentMap(await _load_configs(store, znodes.CLIENT_METRICS)),
         client_quotas=PersistentMap(await load_quotas(store)),
         deletions=PersistentMap(await _load_deletions(store, node_id)),
-        next_producer_id=znodes.decode_next_producer_id(producer_ids),
+        next_producer_id=znodes.valid(
+            znodes.PRODUCER_ID_BLOCK, znodes.decode_next_producer_id, producer_ids
+        ),
     )
     return LoadedMetadata(image, position.version, unfinished)
 
@@ -158,8 +162,11 @@ async def _load_topics(store: MetadataStore) -> tuple[list[TopicImage], list[Top
         if znodes.is_delete_mark(_found(node).data)
     }
     names = [TopicName(name) for name in await store.children(znodes.TOPICS) if name not in marked]
-    nodes = await store.get_many([znodes.topic_path(name) for name in names])
-    headers = [znodes.decode_topic_header(_found(node).data) for node in nodes]
+    topic_paths = [znodes.topic_path(name) for name in names]
+    headers = [
+        znodes.valid(path, znodes.decode_topic_header, _found(node).data)
+        for path, node in zip(topic_paths, await store.get_many(topic_paths), strict=True)
+    ]
     paths = [
         znodes.state_path(name, number)
         for name, (_, replicas) in zip(names, headers, strict=True)
@@ -186,7 +193,9 @@ def _decoding(
         for number, ids in enumerate(replicas):
             state = next(states)
             if state is not None and len(partitions) == number:
-                partitions.append(znodes.decode_partition(number, ids, state))
+                path = znodes.state_path(name, number)
+                decode = znodes.decode_partition
+                partitions.append(znodes.valid(path, decode, number, ids, state))
             left -= 1
             if not left:
                 left = ELEMENTS_PER_SLICE
@@ -213,10 +222,15 @@ async def _load_registrations(store: MetadataStore) -> dict[BrokerId, BrokerRegi
     """Return the last registration of each broker. The broker may be down."""
     names = await store.children(znodes.REGISTRATIONS)
     nodes = await store.get_many([f"{znodes.REGISTRATIONS}/{name}" for name in names])
-    return {
-        BrokerId(int(name)): znodes.decode_registration(BrokerId(int(name)), _found(node).data)
+    return dict(
+        znodes.valid(f"{znodes.REGISTRATIONS}/{name}", _registration, name, _found(node).data)
         for name, node in zip(names, nodes, strict=True)
-    }
+    )
+
+
+def _registration(name: str, data: bytes) -> tuple[BrokerId, BrokerRegistration]:
+    broker = BrokerId(int(name))
+    return broker, znodes.decode_registration(broker, data)
 
 
 async def _load_configs(store: MetadataStore, parent: str) -> dict[str, dict[str, str]]:
@@ -224,7 +238,9 @@ async def _load_configs(store: MetadataStore, parent: str) -> dict[str, dict[str
     names = await store.children(parent)
     nodes = await store.get_many([f"{parent}/{name}" for name in names])
     found = {
-        znodes.unsanitized(name): znodes.decode_configs(_found(node).data)
+        znodes.unsanitized(name): znodes.valid(
+            f"{parent}/{name}", znodes.decode_configs, _found(node).data
+        )
         for name, node in zip(names, nodes, strict=True)
     }
     return {name: configs for name, configs in found.items() if configs}
@@ -247,6 +263,12 @@ async def _load_deletions(store: MetadataStore, node_id: BrokerId) -> dict[Uuid,
     ids = await store.children(znodes.DELETED_TOPICS)
     nodes = await store.get_many([f"{znodes.DELETED_TOPICS}/{each}" for each in ids])
     return dict(
-        znodes.decode_deletion(each, _found(node).data, node_id)
+        znodes.valid(
+            f"{znodes.DELETED_TOPICS}/{each}",
+            znodes.decode_deletion,
+            each,
+            _found(node).data,
+            node_id,
+        )
         for each, node in zip(ids, nodes, strict=True)
     )

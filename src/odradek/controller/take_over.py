@@ -76,7 +76,8 @@ async def contend(
         )
         if current is not None:
             own = Check(znodes.CONTROLLER, current.version)
-        raised = Set(znodes.CONTROLLER_EPOCH, b"%d" % (int(epoch.data) + 1), epoch.version)
+        number = znodes.valid(znodes.CONTROLLER_EPOCH, int, epoch.data)
+        raised = Set(znodes.CONTROLLER_EPOCH, b"%d" % (number + 1), epoch.version)
         try:
             await store.multi([own, raised])
         except (NodeExistsError, NoNodeError, BadVersionError):

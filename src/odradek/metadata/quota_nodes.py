@@ -51,13 +51,16 @@ async def load_quotas(store: MetadataStore) -> Quotas:
         for client in clients:
             paths[f"{path}/clients/{client}"] = ((CLIENT_ID, _name(client)), (USER, _name(user)))
     quotas: dict[Entity, Mapping[str, float]] = {}
-    for entity, node in zip(paths.values(), await store.get_many(list(paths)), strict=True):
-        if node is None:
-            continue
-        values = znodes.decode_configs(node.data)
+    nodes = await store.get_many(list(paths))
+    for (path, entity), node in zip(paths.items(), nodes, strict=True):
+        values = None if node is None else znodes.valid(path, _decode_quotas, node.data)
         if values:
-            quotas[entity] = {key: float(value) for key, value in values.items()}
+            quotas[entity] = values
     return quotas
+
+
+def _decode_quotas(data: bytes) -> dict[str, float]:
+    return {key: float(value) for key, value in znodes.decode_configs(data).items()}
 
 
 def _nodes(quotas: Quotas) -> dict[str, bytes]:

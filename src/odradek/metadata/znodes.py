@@ -21,11 +21,12 @@ Three kinds of nodes are not Kafka's:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid, uuid_from_string, uuid_to_string
 from odradek.metadata.image import (
     UNKNOWN_BROKER_EPOCH,
@@ -38,6 +39,8 @@ from odradek.metadata.image import (
     TopicImage,
 )
 from odradek.metadata.store.interface import Create, Delete, Node, Operation
+
+R = TypeVar("R")
 
 CLUSTER_ID = "/cluster/id"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -73,6 +76,29 @@ PERSISTENT_PATHS = (
     "/admin",
     DELETE_TOPICS,
 )
+
+
+class InvalidNode(KafkaError):
+    """The contents of a node are not JSON, or do not have the node's form."""
+
+    def __init__(self, path: str, reason: Exception) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the node {path} of the metadata store is not valid ({reason!r}). Restore its "
+            "contents",
+        )
+
+
+def valid(path: str, decode_node: Callable[..., R], *contents: Any) -> R:
+    """Return `decode_node(*contents)`.
+
+    Raises:
+        InvalidNode: The contents are not those of a node of this path.
+    """
+    try:
+        return decode_node(*contents)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidNode(path, error) from error
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
@@ -206,6 +232,13 @@ def decode_partition(number: int, replicas: PartitionReplicas, node: Node) -> Pa
         leader_recovery_state=LeaderRecoveryState(value.get("leader_recovery_state", 0)),
         directories=tuple(uuid_from_string(each) for each in value.get("directories", ())),
     )
+
+
+def decode_cluster_id(data: bytes) -> str:
+    found: str = decode(data)["id"]
+    if not isinstance(found, str):
+        raise TypeError(found)
+    return found
 
 
 def encode_configs(configs: Mapping[str, str]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,7 +91,8 @@ def test_a_partition_of_another_node_cannot_be_led(
         topic = image.topics_by_name["t"]
         lost = replace(topic.partitions[0], leader=NO_LEADER, replicas=(9,), isr=(9,))
         moved = image.with_topics({"t": replace(topic, partitions=(lost,))}, {})
-        services = replace(server.services, image=lambda: moved)
+        controller = SimpleNamespace(image=moved)
+        services = replace(server.services, controller=controller)  # type: ignore[arg-type]
         request = ElectLeadersRequest(kind, None)
         return handle(services, None, request).get()  # type: ignore[arg-type]
 

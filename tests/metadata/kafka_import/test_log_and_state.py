@@ -9,7 +9,7 @@ import pytest
 
 from odradek.environment.files import RealFiles
 from odradek.ids import Uuid
-from odradek.log.directories.log_manager import METADATA_DIRECTORY
+from odradek.log.directories.directory_names import METADATA_DIRECTORY
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata, read_frames
 from odradek.metadata.kafka_import.metadata_replay import ImportedCluster, replay
 from odradek.protocol import interpret

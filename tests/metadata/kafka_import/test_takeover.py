@@ -15,7 +15,8 @@ from odradek.environment.clock import ManualClock
 from odradek.environment.files import RealFiles
 from odradek.environment.randomness import SystemRandomness
 from odradek.ids import BrokerId, TopicName, TopicPartition
-from odradek.log.directories.log_manager import METADATA_DIRECTORY, LogManager
+from odradek.log.directories.directory_names import METADATA_DIRECTORY
+from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata

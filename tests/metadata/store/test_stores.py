@@ -24,7 +24,7 @@ from testkit.zookeeper import ZooKeeperProcess
 from tests.helpers.manual_timers import SteppedTimers
 from tests.helpers.seeded_randomness import SeededRandomness
 from tests.metadata.store.store_machine import Session, StoreMachine
-from tests.metadata.store.worlds import MemoryWorld, ZooKeeperWorld
+from tests.metadata.store.worlds import MemoryWorld, ThreadedWorld, ZooKeeperWorld
 
 FACTOR = int(os.environ.get("ODRADEK_STORE_EXAMPLES", "1"))
 pytestmark = pytest.mark.timeout(300 * FACTOR)
@@ -47,6 +47,11 @@ class LaggingMachine(StoreMachine):
     @rule(ms=st.integers(1, 30))
     def time_passes(self, ms: int) -> None:
         self.timers.advance(ms)
+
+
+class ThreadedMachine(StoreMachine):
+    def begin(self) -> None:
+        self.world = ThreadedWorld()
 
 
 class SqliteMachine(StoreMachine):
@@ -108,6 +113,8 @@ TestMemoryStore = MemoryMachine.TestCase
 TestMemoryStore.settings = BOUNDS
 TestLaggingStore = LaggingMachine.TestCase
 TestLaggingStore.settings = BOUNDS
+TestThreadedStore = ThreadedMachine.TestCase
+TestThreadedStore.settings = BOUNDS
 TestSqliteStore = SqliteMachine.TestCase
 TestSqliteStore.settings = BOUNDS
 

@@ -8,10 +8,12 @@ from typing import Protocol
 
 from kazoo.client import KazooClient
 
+from odradek.metadata.store.ensemble import EnsembleConditions
 from odradek.metadata.store.interface import MetadataStore
 from odradek.metadata.store.memory import MemoryEnsemble, MemoryStore
 from odradek.metadata.store.zookeeper import ZooKeeperStore
 from odradek.metadata.store.zookeeper_client import ZooKeeperAddress
+from odradek.testing.store_thread import StoreThread, ThreadedStore
 from testkit.zookeeper import ZooKeeperProcess
 from tests.helpers.zookeeper_proxy import HOST, Loss, ZooKeeperProxy
 
@@ -62,6 +64,35 @@ class MemoryWorld:
 
     def close(self) -> None:
         return None
+
+
+class ThreadedWorld:
+    """An ensemble on a thread of its own."""
+
+    def __init__(self) -> None:
+        self.thread = StoreThread(EnsembleConditions())
+        self.thread.start()
+
+    def new_store(self) -> MetadataStore:
+        return ThreadedStore(self.thread)
+
+    def lose(self, store: MetadataStore, loss: Loss) -> None:
+        assert isinstance(store, ThreadedStore)
+        remote = store._remote
+        lose = remote.lose_next_request if loss is Loss.REQUEST else remote.lose_next_response
+        self.thread.call(lambda _: lose())
+
+    def block(self, store: MetadataStore) -> None:
+        self.thread.call(lambda ensemble: ensemble.block(store.session_id))
+
+    def unblock(self, store: MetadataStore) -> None:
+        self.thread.call(lambda ensemble: ensemble.unblock(store.session_id))
+
+    def expire(self, store: MetadataStore) -> None:
+        self.thread.call(lambda ensemble: ensemble.expire(store.session_id))
+
+    def close(self) -> None:
+        self.thread.close()
 
 
 class ZooKeeperWorld:

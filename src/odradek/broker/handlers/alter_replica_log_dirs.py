@@ -25,7 +25,7 @@ from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each_partition
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
-from odradek.log.directories.log_manager import FILE_NAME_BYTES_MAX
+from odradek.log.directories.directory_names import FILE_NAME_BYTES_MAX
 from odradek.log.log_dir import LogDir
 from odradek.protocol.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDirsRequest,

@@ -118,6 +118,7 @@ APIS: tuple[Api, ...] = (
     Api(ApiKey.DESCRIBE_QUORUM, 0, 2, "describe_quorum", DISPATCHER),
     Api(ApiKey.UPDATE_FEATURES, 0, 2, "update_features", DISPATCHER),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "describe_cluster"),
+    Api(ApiKey.UNREGISTER_BROKER, 0, 0, "unregister_broker", DISPATCHER),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, "consumer_group_heartbeat"),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, "consumer_group_describe"),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, "list_config_resources"),

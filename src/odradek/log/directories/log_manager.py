@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from functools import partial
@@ -37,6 +36,11 @@ from odradek.environment.thread_pool import ThreadExecutors
 from odradek.errors import KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log.directories.closing import close_logs
+from odradek.log.directories.directory_names import (
+    parse_directory_name,
+    parse_future_directory_name,
+    renamed_directory,
+)
 from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile, Offsets
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, FilePool
 from odradek.log.log_dir import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, LogDir
@@ -51,12 +55,6 @@ CHECKPOINT_INTERVAL_MS = 60_000
 HIGH_WATERMARK_INTERVAL_MS = 5_000
 """``replica.high.watermark.checkpoint.interval.ms``."""
 PRODUCER_EXPIRATION_MS = 86_400_000
-FILE_NAME_BYTES_MAX = 255
-
-_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\Z")
-_FUTURE_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\.[^.]+-future\Z")
-METADATA_DIRECTORY = "__cluster_metadata-0"
-"""The directory of Kafka's own metadata. It is not a log of this broker."""
 _logger = logging.getLogger(__name__)
 
 
@@ -288,7 +286,7 @@ class LogManager:
                 if not self._are_of_different_topics(paths):
                     raise _duplicate_directories(tp, paths)
                 self._conflicting[tp] = []
-        for tp, paths in self._directories_by_partition(_parse_future_directory_name).items():
+        for tp, paths in self._directories_by_partition(parse_future_directory_name).items():
             if len(paths) > 1:
                 raise _duplicate_directories(tp, paths)
             _logger.warning(
@@ -794,7 +792,12 @@ class LogManager:
     # -- closing -----------------------------------------------------------------------------------
 
     def close(
-        self, *, clean: bool = True, within_ms: float = math.inf, unlock: bool = True
+        self,
+        *,
+        clean: bool = True,
+        within_ms: float = math.inf,
+        unlock: bool = True,
+        broker_epoch: int = -1,
     ) -> None:
         """Close every log and unlock the directories. Blocks: not for the event loop.
 
@@ -809,12 +812,14 @@ class LogManager:
             within_ms: After this time nothing further is synced, apart from the marks.
             unlock: False keeps the directories locked until `unlock` is called, because other
                 threads of this process may still be working in them.
+            broker_epoch: The epoch of the broker's last registration in a cluster, for the marks.
         """
         if clean:
             closed = close_logs(
                 self.all_logs(), self.clock, self._executors.start_thread, within_ms=within_ms
             )
-            self._mark_closed(_by_directory(closed.unsynced), _by_directory(closed.left))
+            unsynced, left = _by_directory(closed.unsynced), _by_directory(closed.left)
+            self._mark_closed(unsynced, left, broker_epoch)
         else:
             for log in self.all_logs():
                 log.close(clean=False)
@@ -823,7 +828,9 @@ class LogManager:
         if unlock:
             self.unlock()
 
-    def _mark_closed(self, unsynced: Counter[LogDir], left: Counter[LogDir]) -> None:
+    def _mark_closed(
+        self, unsynced: Counter[LogDir], left: Counter[LogDir], broker_epoch: int
+    ) -> None:
         written = [each for each in self.log_dirs if self._write_last(each, left[each])]
         for log_dir in written:
             if unsynced[log_dir]:
@@ -833,7 +840,7 @@ class LogManager:
                     unsynced[log_dir],
                 )
             else:
-                self._sync_last(log_dir)
+                self._sync_last(log_dir, broker_epoch)
 
     def _write_last(self, log_dir: LogDir, left: int) -> bool:
         """Write the checkpoints and the mark to the page cache. Return whether that succeeded."""
@@ -853,14 +860,14 @@ class LogManager:
             return False
         return True
 
-    def _sync_last(self, log_dir: LogDir) -> None:
+    def _sync_last(self, log_dir: LogDir, broker_epoch: int) -> None:
         """Sync the checkpoints, and mark the directory as closed for any start."""
         try:
             for file in self._checkpoints[log_dir].values():
                 file.sync_closed()
             self.files.fsync_dir(log_dir.path)
             marker = f"{log_dir.path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
-            checkpoints.write_clean_shutdown(self.files, marker)
+            checkpoints.write_clean_shutdown(self.files, marker, broker_epoch)
             unlink_if_exists(self.files, f"{log_dir.path}/{checkpoints.CLOSED_UNSYNCED_FILE}")
         except OSError as error:
             log_dir.fail(error, "marking a clean stop")
@@ -870,29 +877,9 @@ def _by_directory(logs: Iterable[UnifiedLog]) -> Counter[LogDir]:
     return Counter(log.log_dir for log in logs)
 
 
-def parse_directory_name(name: str) -> TopicPartition | None:
-    """Return the partition whose directory has this name, or None."""
-    match = _PARTITION_DIRECTORY.match(name)
-    if match is None or name == METADATA_DIRECTORY:
-        return None
-    return TopicPartition(match["topic"], int(match["partition"]))
-
-
-def _parse_future_directory_name(name: str) -> TopicPartition | None:
-    """Return the partition whose unfinished copy has this directory name, or None."""
-    match = _FUTURE_DIRECTORY.match(name)
-    return None if match is None else TopicPartition(match["topic"], int(match["partition"]))
-
-
 def _duplicate_directories(tp: TopicPartition, paths: Sequence[str]) -> LogDirectoryError:
     return LogDirectoryError(
         f"partition {tp} has {len(paths)} directories: {', '.join(paths)}. A log directory may "
         "have failed while a replica was being moved to another one. Remove all but one of them, "
         "as a rule the one in the log directory that failed last, and start again"
     )
-
-
-def renamed_directory(topic_partition: TopicPartition, uuid: Uuid, suffix: str) -> str:
-    """Return ``topic-0.<uuid>-delete`` or ``-stray``. The topic is cut so that the name fits."""
-    suffix = f"-{topic_partition.partition}.{uuid.hex()}{suffix}"
-    return topic_partition.topic[: FILE_NAME_BYTES_MAX - len(suffix)] + suffix

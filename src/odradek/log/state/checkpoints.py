@@ -37,6 +37,8 @@ META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 CLOSED_UNSYNCED_FILE = "odradek-closed-unsynced"
 LOCK_FILE = ".lock"
+MARK_FILE = "odradek-cluster.properties"
+"""The mark of a log directory whose metadata is in ZooKeeper (`broker.cluster_identity`)."""
 
 _VERSION = "0"
 _logger = logging.getLogger(__name__)
@@ -175,6 +177,21 @@ def write_clean_shutdown(files: Files, path: str, broker_epoch: int = -1) -> Non
     """Mark that every log of the directory was closed completely (Kafka's JSON since 3.7)."""
     text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_file(files, path, text.encode("utf-8"), sync=True)
+
+
+def read_clean_shutdown_epoch(files: Files, directories: Iterable[str]) -> int:
+    """Return the broker epoch that the marks of all directories have.
+
+    Return -1 if a directory has no mark, or another one (``CleanShutdownFileHandler``).
+    """
+    epochs: set[int] = set()
+    for directory in directories:
+        try:
+            content = json.loads(read_file(files, f"{directory}/{CLEAN_SHUTDOWN_FILE}"))
+            epochs.add(int(content["brokerEpoch"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return -1
+    return epochs.pop() if len(epochs) == 1 else -1
 
 
 def write_closed_unsynced(files: Files, directory: str, boot_id: str) -> None:

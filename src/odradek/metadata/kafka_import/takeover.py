@@ -16,7 +16,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.environment.files import Files
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
-from odradek.log.directories.log_manager import METADATA_DIRECTORY
+from odradek.log.directories.directory_names import METADATA_DIRECTORY
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType

@@ -324,6 +324,7 @@ class ZooKeeperStore(StoreSession):
             self._session_id = session_id
             if self._watchdog is not None:  # another server may grant another timeout
                 self._watchdog.change_limit(client.session_timeout_ms / WATCHDOG_SHARE)
+                logger.info("connected to ZooKeeper at %s again", self._address.hosts)
             self._change_session(SessionState.CONNECTED)
             if self._first_connection is not None and not self._first_connection.done():
                 self._first_connection.set_result(None)
@@ -335,6 +336,11 @@ class ZooKeeperStore(StoreSession):
     def _suspend(self) -> None:
         if self._state is not SessionState.CONNECTED:
             return
+        logger.warning(
+            "the connection to ZooKeeper at %s is lost. The session ends after %d ms without one",
+            self._address.hosts,
+            self.session_timeout_ms,
+        )
         self._change_session(SessionState.SUSPENDED)
         loop = asyncio.get_running_loop()
         for watcher, event in self._watches.take_all():

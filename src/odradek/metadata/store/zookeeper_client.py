@@ -10,6 +10,7 @@ Importing this module imports kazoo. Only a broker that uses ZooKeeper does so.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +22,9 @@ from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from odradek.metadata.store.interface import CHROOT_BYTES_MAX
+
+_kazoo_logger = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_logger.setLevel(logging.ERROR)  # it warns at each attempt to connect
 
 RETRY_DELAY_S = 0.05
 RETRY_DELAY_MAX_S = 1.0
@@ -92,6 +96,7 @@ def create_client(
         auth_data=None if credentials is None else [(credentials.scheme, credentials.secret)],
         default_acl=OPEN_ACL_UNSAFE if credentials is None else CREATOR_ALL_ACL,
         connection_retry=retry,
+        logger=_kazoo_logger,
     )
 
     def state_changed(state: str) -> None:

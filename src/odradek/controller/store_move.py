@@ -1,0 +1,168 @@
+"""The move of a single broker's metadata into the empty store of a cluster.
+
+The nodes are copied as they are, parents first, in writes below the size limit. The node
+``/odradek/move`` exists from the first write to the last one, which creates ``/cluster/id``. A
+store without a cluster id is empty for every broker, so a move that was interrupted has not
+happened. The next start of the same broker removes its nodes and moves again.
+
+Some nodes do not move. Sessions have ended, so there are no brokers and no controller. The last
+registrations have broker epochs of the former store, which mean nothing in the new one. A partition
+epoch is the version of a node and begins at 0 again. No broker knows an epoch of the former store.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata import znodes
+from odradek.metadata.store.interface import (
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    operations_bytes,
+)
+
+logger = logging.getLogger(__name__)
+
+MOVE = "/odradek/move"
+WRITE_BYTES_MAX = 512 * 1024
+"""Upper bound of the operations of one write. A single node may exceed it."""
+NODES_READ_MAX = 1_000
+"""Nodes that are read at the same time."""
+
+_LEFT_BEHIND = (znodes.BROKER_IDS, znodes.REGISTRATIONS)
+"""Nodes that move without their children."""
+_OMITTED = frozenset({znodes.CONTROLLER, znodes.CLUSTER_ID, MOVE})
+_ROOTS = (
+    "/brokers",
+    "/cluster",
+    "/config",
+    "/admin",
+    znodes.CONTROLLER_EPOCH,
+    znodes.PRODUCER_ID_BLOCK,
+    znodes.FEATURES,
+    "/odradek",
+)
+
+
+async def move(source: MetadataStore, target: MetadataStore, cluster_id: str) -> int:
+    """Copy the metadata of a single broker into a store without a cluster id.
+
+    Args:
+        source: The store of the single broker, which is open.
+        target: The store of the cluster, which is connected.
+        cluster_id: The cluster id of the broker's log directories.
+
+    Returns:
+        The number of nodes.
+
+    Raises:
+        KafkaError: INCONSISTENT_CLUSTER_ID. The stores do not belong to this broker.
+        StoreFailure, StoreError, UnknownOutcomeError: The move was interrupted.
+    """
+    node = await source.get(znodes.CLUSTER_ID)
+    found = znodes.valid(znodes.CLUSTER_ID, znodes.decode_cluster_id, node.data)
+    if found != cluster_id:
+        reason = f"the metadata belongs to cluster {found}, the log directories to {cluster_id}"
+        raise _refusal(f"{reason}. Start the broker with log directories of one cluster")
+    await _begin(target, cluster_id)
+    count = await _copy(source, target)
+    last: list[Operation] = [Create(znodes.CLUSTER_ID, node.data), Delete(MOVE)]
+    await target.multi(last)
+    logger.info("moved %d nodes of cluster %s into the metadata store", count + 1, cluster_id)
+    return count + 1
+
+
+def _refusal(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
+
+
+async def _begin(target: MetadataStore, cluster_id: str) -> None:
+    """Create the node of the move. Remove the nodes of a move that was interrupted."""
+    content = znodes.encode({"version": 1, "cluster_id": cluster_id})
+    try:
+        marked = await target.get(MOVE)
+    except NoNodeError:
+        pass
+    else:
+        if marked.data != content:
+            raise _refusal(
+                f"the metadata of another cluster is being moved into this store: {marked.data!r}. "
+                "Start that broker first, or use another path of ZooKeeper"
+            )
+        await _clear(target)
+    for root in _ROOTS:
+        if root != "/odradek" and await target.exists(root) is not None:
+            raise _refusal(
+                f"the metadata store has the node {root}, but no cluster id. Use an empty path of "
+                "ZooKeeper"
+            )
+    if await target.exists("/odradek") is None:
+        await _resolved(target, [Create("/odradek"), Create(MOVE, content)])
+
+
+async def _resolved(target: MetadataStore, operations: Sequence[Operation]) -> None:
+    try:
+        await target.multi(operations)
+    except NodeExistsError as error:
+        reason = f"another broker has begun to use this store ({error.path}). Start again"
+        raise _refusal(reason) from error
+
+
+async def _clear(target: MetadataStore) -> None:
+    """Remove all nodes of a move but the one that marks it."""
+    paths: list[str] = []
+    for root in _ROOTS:
+        if await target.exists(root) is not None:
+            paths += await _tree(target, root)
+    operations: list[Operation] = [
+        Delete(path) for path in reversed(paths) if path not in ("/odradek", MOVE)
+    ]
+    for part in _parts(operations):
+        await target.multi(part)
+
+
+async def _copy(source: MetadataStore, target: MetadataStore) -> int:
+    operations: list[Operation] = []
+    for root in _ROOTS:
+        if await source.exists(root) is None:
+            continue
+        paths = await _tree(source, root)
+        for first in range(0, len(paths), NODES_READ_MAX):
+            some = paths[first : first + NODES_READ_MAX]
+            nodes = zip(some, await source.get_many(some), strict=True)
+            operations += [Create(path, node.data) for path, node in nodes if node is not None]
+    operations = [each for each in operations if each.path != "/odradek"]
+    for part in _parts(operations):
+        await target.multi(part)
+    return len(operations)
+
+
+async def _tree(store: MetadataStore, root: str) -> list[str]:
+    """Return the paths of a node and of all nodes below it that move, parents first."""
+    paths = [root]
+    for path in paths:
+        if path in _LEFT_BEHIND:
+            continue
+        names = await store.children(path)
+        paths += [each for name in names if (each := f"{path}/{name}") not in _OMITTED]
+    return paths
+
+
+def _parts(operations: Sequence[Operation]) -> list[list[Operation]]:
+    """Divide operations into writes below the size limit."""
+    parts: list[list[Operation]] = []
+    size = WRITE_BYTES_MAX
+    for operation in operations:
+        added = operations_bytes([operation])
+        if size + added > WRITE_BYTES_MAX:
+            parts.append([])
+            size = 0
+        parts[-1].append(operation)
+        size += added
+    return parts

@@ -1,0 +1,34 @@
+"""The names of directories in a log directory."""
+
+from __future__ import annotations
+
+import re
+
+from odradek.ids import TopicPartition, Uuid
+
+FILE_NAME_BYTES_MAX = 255
+
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\Z")
+_FUTURE_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)\.[^.]+-future\Z")
+METADATA_DIRECTORY = "__cluster_metadata-0"
+"""The directory of Kafka's own metadata. It is not a log of this broker."""
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """Return the partition whose directory has this name, or None."""
+    match = _PARTITION_DIRECTORY.match(name)
+    if match is None or name == METADATA_DIRECTORY:
+        return None
+    return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def parse_future_directory_name(name: str) -> TopicPartition | None:
+    """Return the partition whose unfinished copy has this directory name, or None."""
+    match = _FUTURE_DIRECTORY.match(name)
+    return None if match is None else TopicPartition(match["topic"], int(match["partition"]))
+
+
+def renamed_directory(topic_partition: TopicPartition, uuid: Uuid, suffix: str) -> str:
+    """Return ``topic-0.<uuid>-delete`` or ``-stray``. The topic is cut so that the name fits."""
+    suffix = f"-{topic_partition.partition}.{uuid.hex()}{suffix}"
+    return topic_partition.topic[: FILE_NAME_BYTES_MAX - len(suffix)] + suffix

@@ -1,0 +1,470 @@
+"""Whether a broker may join the cluster of a metadata store. A refusal changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.broker.broker import STORE_FILE, BrokerServer
+from odradek.broker.cluster_identity import (
+    Admission,
+    ClusterMark,
+    DirectoryIdentity,
+    admission,
+    read_mark,
+    write_mark,
+)
+from odradek.broker.cluster_member import ClusterSettings
+from odradek.config.broker import BrokerConfig
+from odradek.controller import store_move
+from odradek.environment.files import RealFiles
+from odradek.environment.thread_pool import ThreadExecutors
+from odradek.errors import ErrorCode, KafkaError
+from odradek.log.state.checkpoints import MARK_FILE
+from odradek.metadata import znodes
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.store.ensemble import MemoryEnsemble
+from odradek.metadata.store.memory import MemoryStore
+from odradek.metadata.store.sqlite import SqliteStore
+from tests.helpers.cluster_brokers import ClusterBrokers
+
+CLUSTER = "5L6g3nShT-eMCtK--X86sw"
+OTHER = "AAAAAAAAQACAAAAAAAAAAQ"
+ids = st.sampled_from([CLUSTER, OTHER])
+marks = st.builds(ClusterMark, ids, st.sampled_from(["", "/a"]))
+identities = st.builds(DirectoryIdentity, st.none() | ids, st.none() | marks, st.booleans())
+
+
+# --- the decision ---
+
+
+@given(identities, st.none() | ids, st.sampled_from(["", "/a"]))
+def test_a_broker_joins_only_the_cluster_of_its_directories(
+    directories: DirectoryIdentity, store: str | None, chroot: str
+) -> None:
+    mark = directories.mark
+    known = directories.cluster_id if mark is None else mark.cluster_id
+    other_root = mark is not None and mark.chroot != chroot
+    if other_root or (mark and store is None) or (known and store and known != store):
+        with pytest.raises(KafkaError) as refused:
+            admission(directories, store, chroot)
+        assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert "\n" not in refused.value.message
+        return
+    admitted = admission(directories, store, chroot)
+    if store is not None:
+        assert admitted is Admission.JOIN
+    else:
+        assert admitted is (Admission.MOVE if directories.has_metadata else Admission.BEGIN)
+
+
+def test_a_mark_is_read_as_it_was_written(tmp_path: Path) -> None:
+    files, mark = RealFiles(), ClusterMark(CLUSTER, "/odradek")
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path in paths:
+        Path(path).mkdir()
+    assert read_mark(files, paths) is None
+    write_mark(files, paths, mark)
+    assert read_mark(files, paths) == mark
+    write_mark(files, paths, mark)
+
+
+def test_directories_with_different_marks_are_refused(tmp_path: Path) -> None:
+    files = RealFiles()
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path, cluster in zip(paths, (CLUSTER, OTHER), strict=True):
+        Path(path).mkdir()
+        write_mark(files, [path], ClusterMark(cluster, ""))
+    with pytest.raises(KafkaError, match="different clusters"):
+        read_mark(files, paths)
+
+
+@pytest.mark.parametrize("content", ["", "version=2\ncluster.id=x\n", "version=1\n"])
+def test_a_damaged_mark_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / MARK_FILE).write_text(content)
+    with pytest.raises(KafkaError, match="damaged"):
+        read_mark(RealFiles(), [str(tmp_path)])
+
+
+# --- starts ---
+
+
+@pytest.fixture
+def run(patient: None) -> Callable[[Coroutine[Any, Any, None]], None]:
+    return asyncio.run
+
+
+def contents(path: Path) -> dict[str, bytes | None]:
+    """Return all files below a path, without the lock."""
+    return {
+        str(each.relative_to(path)): each.read_bytes() if each.is_file() else None
+        for each in sorted(path.rglob("*"))
+        if each.name != ".lock"
+    }
+
+
+def tree(ensemble: MemoryEnsemble) -> dict[str, bytes]:
+    """Return the nodes of an ensemble."""
+
+    async def read() -> dict[str, bytes]:
+        store = MemoryStore(ensemble)
+        await store.open()
+        paths = ["/"]
+        for path in paths:
+            paths += [f"{path.rstrip('/')}/{name}" for name in await store.children(path)]
+        nodes = await store.get_many(paths)
+        await store.close()
+        return {path: node.data for path, node in zip(paths, nodes, strict=True) if node}
+
+    return asyncio.run(read())
+
+
+async def refused(cluster: ClusterBrokers, broker_id: int) -> KafkaError:
+    with pytest.raises(KafkaError) as error:
+        await cluster.start(broker_id)
+    del cluster.servers[broker_id]
+    assert "\n" not in error.value.message
+    return error.value
+
+
+async def cluster_with_a_record(tmp_path: Path) -> ClusterBrokers:
+    """Return a cluster of one broker, which has stopped. Its log has a record."""
+    cluster = ClusterBrokers(tmp_path)
+    await cluster.start(1)
+    await cluster.create_topic("t", 1)
+    await cluster.produce("t", b"value")
+    cluster.close_channels()
+    await cluster.stop()
+    return cluster
+
+
+def test_a_start_in_a_cluster_marks_the_directory(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        cluster = ClusterBrokers(tmp_path, settings=ClusterSettings("/root"))
+        await cluster.start(1)
+        cluster_id = cluster.member(1).cluster_id
+        await cluster.stop()
+        mark = read_mark(RealFiles(), [str(tmp_path / "1")])
+        assert mark == ClusterMark(cluster_id, "/root")
+
+    run(test())
+
+
+def test_a_directory_of_a_cluster_is_refused_under_an_empty_store(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        cluster = await cluster_with_a_record(tmp_path)
+        before = contents(tmp_path)
+        cluster.ensemble = MemoryEnsemble()
+        error = await refused(cluster, 1)
+        assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert "is empty" in error.message
+        assert contents(tmp_path) == before
+        emptied.append(cluster.ensemble)
+
+    emptied: list[MemoryEnsemble] = []
+    run(test())
+    assert list(tree(emptied[0])) == ["/"]
+
+
+def test_a_directory_of_another_cluster_is_refused(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        cluster = await cluster_with_a_record(tmp_path / "one")
+        other = ClusterBrokers(tmp_path / "two")
+        await other.start(2)
+        before = contents(tmp_path / "one")
+        cluster.ensemble = other.ensemble
+        error = await refused(cluster, 1)
+        assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert other.member(2).cluster_id in error.message
+        assert contents(tmp_path / "one") == before
+        assert list(other.image(2).brokers) == [2]
+        await other.stop()
+
+    run(test())
+
+
+def test_a_directory_is_refused_at_another_path_of_zookeeper(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        cluster = await cluster_with_a_record(tmp_path)
+        before = contents(tmp_path)
+        cluster.settings = ClusterSettings("/other")
+        assert "path /other" in (await refused(cluster, 1)).message.replace(
+            "at /other", "path /other"
+        )
+        assert contents(tmp_path) == before
+
+    run(test())
+
+
+def test_a_duplicate_broker_id_is_refused(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        cluster = ClusterBrokers(tmp_path / "one", settings=ClusterSettings(id_timeout_ms=50))
+        await cluster.start(1, 2)
+        duplicate = ClusterBrokers(tmp_path / "two", settings=ClusterSettings(id_timeout_ms=50))
+        duplicate.ensemble = cluster.ensemble
+        error = await refused(duplicate, 2)
+        assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert "broker id 2 is in use by the broker at 127.0.0.1" in error.message
+        assert contents(tmp_path / "two") == {"2": None}
+        await cluster.create_topic("t")
+        await cluster.produce("t", b"value", partition=1)
+        cluster.close_channels()
+        await cluster.stop()
+
+    run(test())
+
+
+def test_a_start_waits_for_the_session_of_a_process_that_was_killed(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        cluster = ClusterBrokers(tmp_path)
+        await cluster.start(1)
+        killed = MemoryStore(cluster.ensemble)
+        await killed.open()
+        node = await killed.get(f"{znodes.BROKER_IDS}/1")
+        await killed.create(f"{znodes.BROKER_IDS}/2", node.data, ephemeral=True)
+        starting = asyncio.create_task(cluster.start(2))
+        await asyncio.sleep(0.05)
+        assert not starting.done()
+        await killed.close()
+        await starting
+        await cluster.stop()
+
+    run(test())
+
+
+NODES = (
+    znodes.CLUSTER_ID,
+    znodes.METADATA,
+    znodes.FEATURES,
+    znodes.CONTROLLER_EPOCH,
+    znodes.PRODUCER_ID_BLOCK,
+    znodes.topic_path("t"),
+    znodes.state_path("t", 0),
+    f"{znodes.REGISTRATIONS}/1",
+    znodes.topic_config_path("t"),
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        *((path, b"not JSON") for path in NODES),
+        *((path, data) for path in NODES[:2] for data in (b"[]", b"{}")),
+    ],
+)
+def test_a_node_that_is_not_valid_is_refused(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None], path: str, data: bytes
+) -> None:
+    async def test() -> None:
+        cluster = await cluster_with_a_record(tmp_path)
+        before = contents(tmp_path)
+        store = MemoryStore(cluster.ensemble)
+        await store.open()
+        if path == znodes.topic_config_path("t"):
+            await store.create(path, data)
+        else:
+            await store.set(path, data)
+        error = await refused(cluster, 1)
+        assert path in error.message
+        assert contents(tmp_path) == before
+        assert (await store.get(path)).data == data
+        await store.close()
+
+    run(test())
+
+
+# --- the move of a single broker ---
+
+
+def single(path: Path) -> BrokerServer:
+    properties = {
+        "node.id": "1",
+        "log.dirs": str(path),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+    }
+    return BrokerServer(BrokerConfig(properties))
+
+
+async def single_broker_with_a_topic(path: Path) -> Any:
+    """Run a single broker. Return its image."""
+    server = single(path)
+    await server.start()
+    await server.create_topic("t", 2, {"retention.ms": "1234"})
+    op = ConfigOp("compression.type", OpType.SET, "zstd")
+    await server.services.controller.alter_configs([ConfigChange(ResourceType.BROKER, "", [op])])
+    await server.services.controller.allocate_producer_ids()
+    await server.create_topic("deleted", 1)
+    topic = server.services.image().topics_by_name["deleted"]  # type: ignore[index]
+    await server.services.controller.delete_topics([topic.topic_id])
+    image = server.services.image()
+    await server.stop()
+    return image
+
+
+def test_the_metadata_of_a_single_broker_moves_into_an_empty_store(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        before = await single_broker_with_a_topic(tmp_path / "1")
+        cluster = ClusterBrokers(tmp_path)
+        await cluster.start(1)
+        after = cluster.image(1)
+        assert after.cluster_id == before.cluster_id
+        assert list(after.topics_by_name) == ["t"]
+        assert after.topics_by_name["t"].topic_id == before.topics_by_name["t"].topic_id
+        assert after.topic_configs == before.topic_configs
+        assert after.broker_configs == before.broker_configs
+        assert after.features == before.features
+        assert after.next_producer_id == before.next_producer_id
+        assert after.offset > before.offset
+        assert after.controller_epoch > before.controller_epoch
+        assert cluster.leader("t", 1) == 1
+        assert (await cluster.produce("t", b"value")).error_code == ErrorCode.NONE
+        await cluster.start(2)
+        await cluster.create_topic("new", at=2)
+        cluster.close_channels()
+        await cluster.stop()
+        await cluster.start(1)
+        assert sorted(cluster.image(1).topics_by_name) == ["new", "t"]
+        await cluster.stop()
+        moved.append(cluster)
+
+    moved: list[ClusterBrokers] = []
+    run(test())
+    assert "/odradek/move" not in tree(moved[0].ensemble)
+
+
+def test_a_single_broker_does_not_start_with_metadata_that_has_moved(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        await single_broker_with_a_topic(tmp_path / "1")
+        cluster = ClusterBrokers(tmp_path)
+        await cluster.start(1)
+        await cluster.stop()
+        before = contents(tmp_path)
+        with pytest.raises(KafkaError, match=r"with zookeeper\.connect"):
+            await single(tmp_path / "1").start()
+        assert contents(tmp_path) == before
+
+    run(test())
+
+
+def test_a_broker_with_metadata_of_its_own_does_not_join_another_cluster(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        await single_broker_with_a_topic(tmp_path / "1")
+        before = contents(tmp_path / "1")
+        cluster = ClusterBrokers(tmp_path)
+        await cluster.start(2)
+        error = await refused(cluster, 1)
+        assert "belongs to cluster" in error.message
+        assert contents(tmp_path / "1") == before
+        await cluster.stop()
+
+    run(test())
+
+
+class Interrupted(Exception):
+    pass
+
+
+class InterruptedStore(MemoryStore):
+    """A store that performs `writes_left` more writes."""
+
+    writes_left = 0
+
+    async def multi(self, operations: Any) -> Any:
+        if not self.writes_left:
+            raise Interrupted
+        self.writes_left -= 1
+        return await super().multi(operations)
+
+
+def test_a_move_that_was_interrupted_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patient: None
+) -> None:
+    """The move is interrupted after each of its writes, and of those that clear the store again."""
+    monkeypatch.setattr(store_move, "WRITE_BYTES_MAX", 3_000)
+
+    async def test() -> list[MemoryEnsemble]:
+        before = await single_broker_with_a_topic(tmp_path / "1")
+        source = SqliteStore(str(tmp_path / "1" / STORE_FILE), ThreadExecutors())
+        await source.open()
+
+        async def moves(ensemble: MemoryEnsemble, writes: int) -> bool:
+            """Return whether the move is complete within so many writes."""
+            store = InterruptedStore(ensemble)
+            store.writes_left = writes
+            await store.open()
+            with contextlib.suppress(Interrupted):
+                await store_move.move(source, store, before.cluster_id)
+            found = await store.exists(znodes.CLUSTER_ID) is not None
+            await store.close()
+            return found
+
+        complete = MemoryEnsemble()
+        assert await moves(complete, 100)
+        found = [complete]
+        for first in range(100):
+            if await moves(MemoryEnsemble(), first):
+                break
+            for second in range(100):
+                ensemble = MemoryEnsemble()
+                await moves(ensemble, first)
+                if await moves(ensemble, second):
+                    break
+                assert await moves(ensemble, 100)
+                found.append(ensemble)
+        await source.close()
+        return found
+
+    first, *others = map(tree, asyncio.run(test()))
+    assert first[znodes.CLUSTER_ID]
+    assert "/odradek/move" not in first
+    assert len(others) > 10
+    assert all(other == first for other in others)
+
+
+def test_two_brokers_do_not_move_into_one_store(tmp_path: Path, patient: None) -> None:
+    async def test() -> None:
+        first = await single_broker_with_a_topic(tmp_path / "1")
+        second = await single_broker_with_a_topic(tmp_path / "2")
+        sources = [
+            SqliteStore(str(tmp_path / name / STORE_FILE), ThreadExecutors()) for name in "12"
+        ]
+        store = InterruptedStore()
+        store.writes_left = 1
+        await store.open()
+        for source in sources:
+            await source.open()
+        with pytest.raises(Interrupted):
+            await store_move.move(sources[0], store, first.cluster_id)
+        store.writes_left = 100
+        with pytest.raises(KafkaError, match="another cluster"):
+            await store_move.move(sources[1], store, second.cluster_id)
+        await store_move.move(sources[0], store, first.cluster_id)
+        for source in sources:
+            await source.close()
+
+    asyncio.run(test())

@@ -1,0 +1,69 @@
+"""Processes of `odradek serve` on a real ZooKeeper, which needs Java."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit.peer import BrokerProcess
+from testkit.peer.server import start_odradek
+from testkit.zookeeper import ZooKeeperProcess, start_zookeeper
+
+SESSION_MS = 3_000
+_roots = itertools.count()
+
+
+class Processes:
+    """The brokers of one cluster, by id. Each test has its own path in ZooKeeper."""
+
+    def __init__(self, zookeeper: ZooKeeperProcess, directory: Path) -> None:
+        self.zookeeper = zookeeper
+        self.directory = directory
+        self.path = f"/cluster-{os.getpid()}-{next(_roots)}"
+        self.brokers: dict[int, BrokerProcess] = {}
+
+    @property
+    def connect(self) -> str:
+        return self.zookeeper.address + self.path
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(each.bootstrap for each in self.brokers.values())
+
+    def start(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            properties = {
+                "zookeeper.session.timeout.ms": str(SESSION_MS),
+                "broker.session.timeout.ms": str(SESSION_MS),
+            }
+            options = ("--broker-id", str(broker_id), "--zookeeper", self.connect)
+            self.brokers[broker_id] = start_odradek(
+                self.directory / str(broker_id), properties, options=options
+            )
+
+    def restart(self, broker_id: int) -> None:
+        """Start a broker again that was stopped or killed."""
+        self.brokers[broker_id] = self.brokers[broker_id].restart()
+
+    def stop(self) -> None:
+        for broker in self.brokers.values():
+            broker.stop()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    with start_zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def processes(zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[Processes]:
+    found = Processes(zookeeper, tmp_path)
+    try:
+        yield found
+    finally:
+        found.stop()

@@ -1,0 +1,219 @@
+"""`odradek serve --broker-id --zookeeper`: processes of one cluster, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from odradek import errors
+from odradek.broker.zookeeper_cluster import ZooKeeperNames, parse_connect
+from odradek.errors import ErrorCode
+from testkit.peer.server import free_ports
+from tests.cluster.conftest import Processes
+
+LIMIT_S = 60.0
+ATTEMPT_S = 3.0
+QUIET = {"log_level": 0}
+
+
+def _admin(servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": servers, **QUIET})
+
+
+def _create(servers: str, name: str, *, partitions: int = 3) -> None:
+    """Create a topic, as soon as the controller that the client is told about responds."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        admin = _admin(servers)
+        topic = NewTopic(name, partitions, 1)
+        (created,) = admin.create_topics([topic], request_timeout=ATTEMPT_S).values()
+        try:
+            created.result(LIMIT_S)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            if time.monotonic() > deadline or error.args[0].code() != KafkaError._TIMED_OUT:
+                raise
+        else:
+            return
+
+
+def _produce(servers: str, topic: str, values: dict[int, str]) -> None:
+    """Produce a value to each partition with acks=all."""
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", **QUIET})
+    failed: list[object] = []
+    for partition, value in values.items():
+        producer.produce(
+            topic,
+            value,
+            partition=partition,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+    assert producer.flush(LIMIT_S) == 0
+    assert not failed
+
+
+def _read(servers: str, topic: str, partitions: int = 3) -> dict[int, list[str]]:
+    """Return the values of each partition."""
+    settings = {"bootstrap.servers": servers, "group.id": "g", "enable.partition.eof": True}
+    consumer = Consumer({**settings, **QUIET})
+    consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(partitions)])
+    found: dict[int, list[str]] = {}
+    open_partitions = set(range(partitions))
+    while open_partitions:
+        message = consumer.poll(LIMIT_S)
+        assert message is not None, "nothing was read within the limit"
+        if message.error() is not None:
+            open_partitions.discard(message.partition())
+        else:
+            found.setdefault(message.partition(), []).append(message.value().decode())
+    consumer.close()
+    return found
+
+
+def test_three_processes_serve_the_topics_of_one_cluster(processes: Processes) -> None:
+    processes.start(1, 2, 3)
+    for broker in processes.brokers.values():
+        name = f"at-{broker.directory.name}"
+        _create(broker.bootstrap, name)
+        metadata = _admin(broker.bootstrap).list_topics(timeout=LIMIT_S)
+        assert set(metadata.brokers) <= {1, 2, 3}
+        leaders = {each.leader for each in metadata.topics[name].partitions.values()}
+        assert leaders <= {1, 2, 3}
+        _produce(broker.bootstrap, name, {0: "a", 1: "b", 2: "c"})
+        assert _read(broker.bootstrap, name) == {0: ["a"], 1: ["b"], 2: ["c"]}
+
+
+def test_a_killed_process_serves_its_records_again_after_its_restart(processes: Processes) -> None:
+    processes.start(1, 2, 3)
+    _create(processes.bootstrap, "t")
+    _produce(processes.bootstrap, "t", {0: "a", 1: "b", 2: "c"})
+    for broker_id in (1, 2, 3):
+        processes.brokers[broker_id].kill()
+        others = [each.bootstrap for n, each in processes.brokers.items() if n != broker_id]
+        _create(others[0], f"without-{broker_id}", partitions=1)
+        processes.restart(broker_id)
+    _produce(processes.bootstrap, "t", {0: "d", 1: "e", 2: "f"})
+    assert _read(processes.bootstrap, "t") == {0: ["a", "d"], 1: ["b", "e"], 2: ["c", "f"]}
+    topics = _admin(processes.bootstrap).list_topics(timeout=LIMIT_S).topics
+    assert {"without-1", "without-2", "without-3"} <= set(topics)
+
+
+def test_all_processes_may_be_killed_at_the_same_time(processes: Processes) -> None:
+    processes.start(1, 2, 3)
+    _create(processes.bootstrap, "t")
+    _produce(processes.bootstrap, "t", {0: "a", 1: "b", 2: "c"})
+    for broker in processes.brokers.values():
+        broker.kill()
+    for broker_id in (3, 2, 1):
+        processes.restart(broker_id)
+    _produce(processes.bootstrap, "t", {0: "d", 1: "e", 2: "f"})
+    assert _read(processes.bootstrap, "t") == {0: ["a", "d"], 1: ["b", "e"], 2: ["c", "f"]}
+
+
+# --- refusals ---
+
+
+def _refused(*arguments: str) -> str:
+    """Return the only line that a broker prints before it ends with 1."""
+    command = [sys.executable, "-m", "odradek", "serve", "--log-level", "error", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    return {
+        str(each.relative_to(directory)): each.read_bytes()
+        for each in sorted(directory.rglob("*"))
+        if each.is_file() and each.name != ".lock"
+    }
+
+
+def test_a_zookeeper_that_does_not_run_is_refused(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    line = _refused(
+        *("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")),
+        *("--zookeeper", f"127.0.0.1:{port}"),
+        *("--set", "zookeeper.connection.timeout.ms=300"),
+    )
+    assert f"no connection to ZooKeeper at 127.0.0.1:{port} within 300 ms" in line
+    assert _contents(tmp_path) == {}
+
+
+def test_a_second_process_with_a_broker_id_is_refused(processes: Processes) -> None:
+    processes.start(1)
+    (first,) = processes.brokers.values()
+    data = processes.directory / "second"
+    line = _refused(
+        *("--listen", "127.0.0.1:0", "--data", str(data), "--broker-id", "1"),
+        *("--zookeeper", processes.connect, "--set", "zookeeper.session.timeout.ms=1000"),
+    )
+    assert f"broker id 1 is in use by the broker at {first.bootstrap}" in line
+    assert _contents(data) == {}
+    _create(first.bootstrap, "the-first-still-serves", partitions=1)
+
+
+def test_the_directory_of_another_cluster_is_refused(processes: Processes) -> None:
+    processes.start(1)
+    broker = processes.brokers[1]
+    _create(broker.bootstrap, "t", partitions=1)
+    _produce(broker.bootstrap, "t", {0: "kept"})
+    broker.stop()
+    before = _contents(broker.log_dir)
+    processes.path += "-other"
+    processes.start(2)
+    line = _refused(
+        *("--listen", "127.0.0.1:0", "--data", str(broker.log_dir), "--broker-id", "1"),
+        *("--zookeeper", processes.connect),
+    )
+    assert "cluster" in line
+    assert _contents(broker.log_dir) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a:1", ZooKeeperNames("a:1", "")),
+        ("a", ZooKeeperNames("a:2181", "")),
+        ("a:1, b:2/x/y/", ZooKeeperNames("a:1,b:2", "/x/y")),
+        ("[::1]:1/", ZooKeeperNames("[::1]:1", "")),
+    ],
+)
+def test_the_value_of_zookeeper_connect_has_servers_and_a_path(
+    text: str, names: ZooKeeperNames
+) -> None:
+    assert parse_connect(text) == names
+
+
+@pytest.mark.parametrize(
+    "text", ["", "/a", "a:x", "a:0", "a:65536", ":1", "a,,b", "a//b", "a/b//c"]
+)
+def test_a_wrong_value_of_zookeeper_connect_is_an_invalid_config(text: str) -> None:
+    with pytest.raises(errors.KafkaError, match=r"zookeeper\.connect") as found:
+        parse_connect(text)
+    assert found.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_a_path_that_is_too_long_is_an_invalid_config() -> None:
+    with pytest.raises(errors.KafkaError, match="at most 100 bytes"):
+        parse_connect("a:1/" + "b" * 100)
+
+
+def test_a_wrong_value_is_reported_in_one_line(tmp_path: Path) -> None:
+    line = _refused("--data", str(tmp_path / "data"), "--zookeeper", "nowhere:port")
+    assert "Invalid value nowhere:port for configuration zookeeper.connect" in line
