@@ -55,10 +55,12 @@ class ClusterBrokers:
         tmp_path: Path,
         config: dict[str, str] | None = None,
         settings: ClusterSettings = SETTINGS,
+        directories: int = 1,
     ) -> None:
         self.tmp_path = tmp_path
         self.config = {**CONFIG, **(config or {})}
         self.settings = settings
+        self.directories = directories
         self.ensemble = MemoryEnsemble(
             EnsembleConditions(session_timeout_ms=2_000), timers=LoopTimers()
         )
@@ -76,8 +78,12 @@ class ClusterBrokers:
             self.stores[broker_id] = MemoryStore(self.ensemble)
             return self.stores[broker_id]
 
-        log_dir = self.tmp_path / str(broker_id)
-        properties = {"node.id": str(broker_id), "log.dirs": str(log_dir), **self.config}
+        log_dirs = [self.tmp_path / f"{broker_id}{'b' * each}" for each in range(self.directories)]
+        properties = {
+            "node.id": str(broker_id),
+            "log.dirs": ",".join(map(str, log_dirs)),
+            **self.config,
+        }
         environment = Environment()
         self.servers[broker_id] = server = BrokerServer(
             BrokerConfig(properties),
@@ -218,10 +224,10 @@ def _values(records: bytes) -> list[bytes]:
 
 @asynccontextmanager
 async def cluster_brokers(
-    tmp_path: Path, count: int = 3, config: dict[str, str] | None = None
+    tmp_path: Path, count: int = 3, config: dict[str, str] | None = None, directories: int = 1
 ) -> AsyncIterator[ClusterBrokers]:
     """Start `count` brokers, and stop them at the end."""
-    cluster = ClusterBrokers(tmp_path, config)
+    cluster = ClusterBrokers(tmp_path, config, directories=directories)
     try:
         await cluster.start(*range(1, count + 1))
         yield cluster
@@ -236,11 +242,12 @@ def run_with_cluster(
     *,
     count: int = 3,
     config: dict[str, str] | None = None,
+    directories: int = 1,
 ) -> None:
     """Run a test on the event loop of the brokers."""
 
     async def main() -> None:
-        async with cluster_brokers(tmp_path, count, config) as cluster:
+        async with cluster_brokers(tmp_path, count, config, directories) as cluster:
             await test(cluster)
 
     asyncio.run(main())

@@ -59,10 +59,12 @@ from odradek.net.server import Server
 from odradek.net.session import PLAIN_SOCKET, PLAIN_SOCKET_WITHOUT_SENDFILE
 from odradek.protocol.framing import FRAME_SIZE_BYTES
 from odradek.replication.replica_manager import ReplicaManager
+from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
     from odradek.broker.cluster_member import ClusterMember, ClusterSettings
     from odradek.broker.log_cleaner import LogCleaner
+    from odradek.broker.replica_directories import ReplicaDirectories
     from odradek.broker.requests.cluster import ClusterMembership
     from odradek.controller.cluster_controller import ClusterController
     from odradek.environment.timers import Timer
@@ -130,6 +132,8 @@ class BrokerServer:
         self._cluster_settings = cluster_settings
         self._failure: Exception | None = None
         self._failed = asyncio.Event()
+        self._directories: ReplicaDirectories | None = None
+        self._leave: Callable[[], Awaitable[None]] | None = None
         self._server: Server | None = None
         self._periodic: PeriodicTasks | None = None
         self._log_cleaner: LogCleaner | None = None
@@ -183,6 +187,7 @@ class BrokerServer:
     ) -> None:
         """Start a broker that belongs to a cluster, in the order of `cluster_member`."""
         from odradek.broker.cluster_member import ClusterMember, ClusterSettings
+        from odradek.broker.replica_directories import ReplicaDirectories
         from odradek.broker.requests.start_gate import StartGate
 
         settings = self._cluster_settings or ClusterSettings()
@@ -196,6 +201,13 @@ class BrokerServer:
         assert self.services.cluster is not None, "made for a member"
         self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
         member.add_channel(self.services.cluster.channel)
+        self._directories = ReplicaDirectories(
+            BrokerId(self.config.node_id),
+            log_manager,
+            self.services.replica_manager,
+            member,
+            self._fail,
+        )
         self._subscribe(member)
         dispatch = self._request_handler()
         gate = StartGate(dispatch)
@@ -204,9 +216,11 @@ class BrokerServer:
         await member.register(self._registration(server.endpoints))
         server.accept()
         await member.follow()
+        await in_slices(self._directories.reporting())
         await self._load_coordinators()
         gate.open()
         server.serve(dispatch)
+        self._leave = member.shut_down
 
     def _endpoints(self) -> list[ListenEndpoint]:
         """Return the endpoints to listen on.
@@ -323,8 +337,13 @@ class BrokerServer:
         )
         self._stopping.add("the partitions", replica_manager.stop, self._stopping.limits.parts_ms)
 
+        def stop_partitions(log_dir: LogDir) -> None:
+            replica_manager.log_dir_failed(log_dir)
+            if self._directories is not None:
+                self._directories.directory_failed(log_dir)
+
         def dir_failed(log_dir: LogDir) -> None:
-            loop.call_soon_threadsafe(replica_manager.log_dir_failed, log_dir)
+            loop.call_soon_threadsafe(stop_partitions, log_dir)
 
         log_manager.on_dir_failure(dir_failed)
         return replica_manager
@@ -525,7 +544,11 @@ class BrokerServer:
         """Respond to pending requests, and stop all parts in the reverse order of their start.
 
         This takes no longer than the `StopLimits` allow, even if clients or the disk are slow.
+        A broker of a cluster hands over its leaderships before.
         """
+        leave, self._leave = self._leave, None
+        if leave is not None and self._failure is None:
+            await leave()
         await self._stopping.run()
         await self._threads.end(self._stopping.limits.threads_ms)
 

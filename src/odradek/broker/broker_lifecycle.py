@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId
+from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.image import UNKNOWN_BROKER_EPOCH, BrokerRegistration
 from odradek.metadata.store.interface import (
@@ -125,6 +126,12 @@ class BrokerLifecycle:
         self._registration = registration
         self._clean_shutdown_epoch = clean_shutdown_epoch
         await self._register()
+
+    def directory_failed(self, directory: Uuid) -> None:
+        """Leave a log directory that has failed out of later registrations."""
+        if self._registration is not None:
+            online = [each for each in self._registration.directories if each != directory]
+            self._registration = replace(self._registration, directories=tuple(online))
 
     # --- sessions ---
 

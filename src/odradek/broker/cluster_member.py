@@ -35,6 +35,7 @@ from odradek.broker.cluster_identity import (
     admission,
 )
 from odradek.broker.controller_locator import ControllerLocator
+from odradek.broker.heartbeats import BrokerHeartbeats
 from odradek.broker.requests.cluster import ClusterMembership
 from odradek.broker.requests.cluster_parts import SOFTWARE, channel_settings
 from odradek.config.broker import BrokerConfig
@@ -79,10 +80,13 @@ class ClusterSettings:
         id_timeout_ms: How long a start waits for the end of another process with the id of this
             broker. ZooKeeper keeps the node of a process that was killed for the timeout of its
             session.
+        shutdown_timeout_ms: How long a stop waits until the controller has moved the leaderships of
+            this broker. Brokers that were killed delay it by their session timeout.
     """
 
     chroot: str = ""
     id_timeout_ms: float = 20_000
+    shutdown_timeout_ms: float = 30_000
 
 
 class ClusterMember(ClusterMembership):
@@ -138,6 +142,13 @@ class ClusterMember(ClusterMembership):
         )
         self.cluster_controller.subscribe(self._role_changed)
         self._controller_requests = BrokerRequests(self.cluster_controller)
+        self.heartbeats = BrokerHeartbeats(
+            self.new_channel("heartbeat"),
+            broker_id=self._node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            metadata_offset=lambda: self.image.offset,
+            timers=environment.timers,
+        )
 
     # --- ClusterMembership ---
 
@@ -314,12 +325,29 @@ class ClusterMember(ClusterMembership):
 
     # --- stop ---
 
+    async def shut_down(self) -> None:
+        """Hand over the leaderships of this broker (controlled shutdown), as far as possible."""
+        if not self._config.get_bool("controlled.shutdown.enable"):
+            return
+        began_ms = self._environment.clock.monotonic_ms()
+        if await self.heartbeats.shut_down(self._settings.shutdown_timeout_ms):
+            took_ms = self._environment.clock.monotonic_ms() - began_ms
+            logger.info("broker %d has handed over its leaderships: %d ms", self._node_id, took_ms)
+        else:
+            logger.warning(
+                "broker %d stops without a controlled shutdown: the controller did not permit it "
+                "within %d ms. Its partitions have no leader until the controller elects one",
+                self._node_id,
+                self._settings.shutdown_timeout_ms,
+            )
+
     async def stop(self) -> None:
         """Stop to follow and to control, and end the session. A second call does nothing."""
         if self._is_stopped:
             return
         self._is_stopped = True
         self._locator.stop()
+        await self.heartbeats.stop()
         if self._feed is not None:
             await self._feed.stop()
         for channel in self._channels:

@@ -45,6 +45,13 @@ CLUSTER_CONFIGS = [
         "not polled it, in milliseconds.",
     ),
     ConfigKey(
+        "controlled.shutdown.enable",
+        _BOOLEAN,
+        True,
+        _MEDIUM,
+        "Whether a broker of a cluster hands over its leaderships before it stops.",
+    ),
+    ConfigKey(
         "auto.leader.rebalance.enable",
         _BOOLEAN,
         True,

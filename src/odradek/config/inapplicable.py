@@ -55,7 +55,7 @@ _FAMILIES: dict[str, str] = {
     "kafka.csv.": _METRICS,
     "telemetry.": _METRICS,
     "config.providers": _PLUGIN,
-    "controlled.shutdown.": _REPLICATION,
+    "controlled.shutdown.": _OLD,
     "leader.imbalance.per.broker.": _OLD,
     "transaction.two.phase.": _TWO_PHASE,
     "unstable.": _INTERNAL,

@@ -182,15 +182,27 @@ class FeedClient:
             else:
                 await self._fetch(request)
         except FeedRefusal as error:
-            logger.warning("the controller refuses the poll of the metadata: %s", error)
+            logger.warning(
+                "the controller refuses a poll after metadata offset %d: %s. It is repeated",
+                self._state.position.offset,
+                error,
+            )
         except (InvalidFeedResponse, InvalidRecord) as error:
-            logger.warning("dropping a response with metadata and its connection: %s", error)
+            logger.warning(
+                "dropping a response after metadata offset %d, and its connection: %s",
+                self._state.position.offset,
+                error,
+            )
             self._channel.disconnect()
         except TimeoutError as error:
             logger.info("dropping the connection to the controller: %s", error)
             self._channel.disconnect()
         except _NOT_SENT as error:
-            logger.warning("the metadata cannot be requested: %r", error)
+            logger.warning(
+                "the metadata after offset %d cannot be requested: %r. It is tried again",
+                self._state.position.offset,
+                error,
+            )
         else:
             self._failures = 0
             if self._state.is_level:

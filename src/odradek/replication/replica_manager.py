@@ -635,11 +635,15 @@ class ReplicaManager:
 
     def log_dir_failed(self, log_dir: LogDir) -> None:
         """Stop the partitions of an offline log directory. Requests get KAFKA_STORAGE_ERROR."""
-        for partition in tuple(self._partitions.values()):
+        for partition in self.partitions():
             if partition.log.log_dir is log_dir:
                 partition.storage_failed()
                 self._unfollow(partition.topic_partition)
         self._update_fetchers()
+
+    def partitions(self) -> Sequence[Partition]:
+        """Return all partitions of this broker."""
+        return tuple(self._partitions.values())
 
     # --- reading ---
 

@@ -1,0 +1,324 @@
+"""Reports to the controller: controlled shutdown, and log directories that have failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.broker.heartbeats import (
+    ASSIGNMENTS_MAX,
+    BrokerHeartbeats,
+    HeartbeatSettings,
+    Reports,
+    Sender,
+)
+from odradek.broker.replica_directories import replica_report
+from odradek.environment.timers import LoopTimers
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import LOST_DIRECTORY, ZERO_UUID, BrokerId, Uuid
+from odradek.log.log_dir import LogDir
+from odradek.metadata.image import NO_LEADER, PartitionImage
+from odradek.protocol.codec import Message
+from odradek.protocol.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from odradek.protocol.messages.assign_replicas_to_dirs_response import (
+    AssignReplicasToDirsResponse,
+)
+from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from odradek.results import Result
+from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
+from tests.helpers.virtual_loop import run_virtually
+
+A, B = Uuid(b"a" * 16), Uuid(b"b" * 16)
+TOPIC = Uuid(b"t" * 16)
+SENDER = Sender(BrokerId(7), 70)
+IDS = (1, 2, 3)
+
+# --- the decisions ---
+
+
+def replicas_of(request: Message) -> dict[tuple[Uuid, int], Uuid]:
+    assert isinstance(request, AssignReplicasToDirsRequest)
+    return {
+        (topic.topic_id, partition.partition_index): directory.id
+        for directory in request.directories
+        for topic in directory.topics
+        for partition in topic.partitions
+    }
+
+
+def test_replicas_are_reported_before_the_failure_of_their_directory() -> None:
+    reports = Reports()
+    assert reports.is_complete
+    reports.failed_directories[A] = None
+    reports.replicas[TOPIC, 3] = A
+    first = reports.next_request(SENDER, 5)
+    assert isinstance(first, AssignReplicasToDirsRequest)
+    assert (first.broker_id, first.broker_epoch) == (7, 70)
+    assert replicas_of(first) == {(TOPIC, 3): A}
+    reports.assigned(first)
+    second = reports.next_request(SENDER, 5)
+    assert second == BrokerHeartbeatRequest(7, 70, 5, offline_log_dirs=[A])
+    reports.beaten(second, BrokerHeartbeatResponse())
+    assert reports.is_complete
+
+
+def test_report_that_changes_while_it_is_sent_is_sent_again() -> None:
+    reports = Reports()
+    reports.replicas[TOPIC, 3] = A
+    request = reports.next_request(SENDER, 5)
+    reports.replicas[TOPIC, 3] = B
+    assert isinstance(request, AssignReplicasToDirsRequest)
+    reports.assigned(request)
+    assert replicas_of(reports.next_request(SENDER, 5)) == {(TOPIC, 3): B}
+
+
+def test_directory_that_fails_during_a_heartbeat_is_reported_by_the_next_one() -> None:
+    reports = Reports()
+    reports.failed_directories[A] = None
+    request = reports.next_request(SENDER, 5)
+    reports.failed_directories[B] = None
+    assert isinstance(request, BrokerHeartbeatRequest)
+    reports.beaten(request, BrokerHeartbeatResponse())
+    assert not reports.is_complete
+    again = reports.next_request(SENDER, 5)
+    assert isinstance(again, BrokerHeartbeatRequest)
+    assert again.offline_log_dirs == [A, B]
+
+
+def test_shutdown_is_requested_until_it_is_permitted() -> None:
+    reports = Reports(wants_shutdown=True)
+    for should_shut_down in (False, True):
+        assert not reports.is_complete
+        request = reports.next_request(SENDER, 5)
+        assert isinstance(request, BrokerHeartbeatRequest)
+        assert request.want_shut_down
+        reports.beaten(request, BrokerHeartbeatResponse(should_shut_down=should_shut_down))
+    assert reports.is_complete and reports.may_shut_down
+
+
+def test_permission_of_a_request_without_the_wish_does_not_count() -> None:
+    reports = Reports(wants_shutdown=True)
+    earlier = BrokerHeartbeatRequest(7, 70, 5)
+    reports.beaten(earlier, BrokerHeartbeatResponse(should_shut_down=True))
+    assert not reports.may_shut_down
+
+
+@given(st.dictionaries(st.tuples(st.just(TOPIC), st.integers(0, 9)), st.sampled_from([A, B])))
+def test_all_replicas_are_reported_once(replicas: dict[tuple[Uuid, int], Uuid]) -> None:
+    reports = Reports(replicas=dict(replicas))
+    reported: dict[tuple[Uuid, int], Uuid] = {}
+    while reports.replicas:
+        request = reports.next_request(SENDER, 5)
+        assert isinstance(request, AssignReplicasToDirsRequest)
+        reports.assigned(request)
+        reported |= replicas_of(request)
+    assert reported == replicas
+
+
+def test_a_request_has_a_limited_number_of_replicas() -> None:
+    reports = Reports(replicas={(TOPIC, number): A for number in range(ASSIGNMENTS_MAX + 1)})
+    sizes = []
+    while reports.replicas:
+        request = reports.next_request(SENDER, 5)
+        assert isinstance(request, AssignReplicasToDirsRequest)
+        sizes.append(len(replicas_of(request)))
+        reports.assigned(request)
+    assert sizes == [ASSIGNMENTS_MAX, 1]
+
+
+def image(directory: Uuid = ZERO_UUID, isr: tuple[int, ...] = (7, 8)) -> PartitionImage:
+    replicas = (BrokerId(8), BrokerId(7))
+    directories = (B, directory) if directory != ZERO_UUID else ()
+    members = tuple(BrokerId(each) for each in isr)
+    return PartitionImage(0, NO_LEADER, 1, 1, replicas, members, directories=directories)
+
+
+@pytest.mark.parametrize(
+    ("partition", "directory", "is_offline", "report"),
+    [
+        (image(), A, False, None),
+        (image(A), A, False, None),
+        (image(B), A, False, A),
+        (image(LOST_DIRECTORY), A, False, A),
+        (image(), A, True, A),
+        (image(A), A, True, None),
+        (image(), None, True, LOST_DIRECTORY),
+        (image(isr=(7,)), None, True, None),
+        (image(A), None, True, None),
+        (image(A), None, False, None),
+    ],
+)
+def test_replica_is_reported_when_the_controller_must_know_its_directory(
+    partition: PartitionImage, directory: Uuid | None, is_offline: bool, report: Uuid | None
+) -> None:
+    assert replica_report(partition, BrokerId(7), directory, is_offline) == report
+
+
+# --- the requests ---
+
+
+class Channel:
+    """Returns the responses in their order, and records the requests."""
+
+    def __init__(self, *responses: Message | Exception) -> None:
+        self.requests: list[Any] = []
+        self.responses = list(responses)
+        self.is_closed = False
+
+    def send(self, request: Message, response: type[Message], **_: object) -> Result[Message]:
+        self.requests.append(request)
+        found = self.responses.pop(0)
+        return Result.failed(found) if isinstance(found, Exception) else Result(found)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def heartbeats(channel: Channel, epochs: list[int] | None = None) -> BrokerHeartbeats:
+    rest = epochs or [70]
+    return BrokerHeartbeats(
+        channel,  # type: ignore[arg-type]
+        broker_id=BrokerId(7),
+        broker_epoch=lambda: rest.pop(0) if len(rest) > 1 else rest[0],
+        metadata_offset=lambda: 5,
+        timers=LoopTimers(),
+        settings=HeartbeatSettings(),
+    )
+
+
+PERMISSION = BrokerHeartbeatResponse(should_shut_down=True)
+
+
+def test_failures_and_refusals_are_repeated_with_the_newest_epoch() -> None:
+    async def test() -> None:
+        stale = BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        channel = Channel(TimeoutError(), stale, BrokerHeartbeatResponse(), PERMISSION)
+        sender = heartbeats(channel, [-1, 70, 71, 72])
+        assert await sender.shut_down(1_000)
+        assert [each.broker_epoch for each in channel.requests] == [70, 71, 72, 72]
+        await sender.stop()
+        assert channel.is_closed
+
+    run_virtually(test())
+
+
+def test_shutdown_without_permission_ends_at_its_timeout() -> None:
+    async def test() -> None:
+        channel = Channel(*[BrokerHeartbeatResponse()] * 100)
+        sender = heartbeats(channel)
+        assert not await sender.shut_down(1_000)
+        assert 15 < len(channel.requests) < 25
+        await sender.stop()
+
+    run_virtually(test())
+
+
+def test_reports_of_a_failed_directory_do_not_wait_for_each_other() -> None:
+    async def test() -> None:
+        channel = Channel(AssignReplicasToDirsResponse(), BrokerHeartbeatResponse())
+        sender = heartbeats(channel)
+        sender.directory_failed(A, {(TOPIC, 0): A})
+        await asyncio.sleep(0)
+        assert [type(each) for each in channel.requests] == [
+            AssignReplicasToDirsRequest,
+            BrokerHeartbeatRequest,
+        ]
+        await sender.stop()
+
+    run_virtually(test())
+
+
+# --- whole brokers ---
+
+
+@pytest.fixture
+def run(tmp_path: Path, patient: None) -> Callable[..., None]:
+    def start(test: Callable[[ClusterBrokers], Awaitable[None]]) -> None:
+        run_with_cluster(tmp_path, test, directories=2)
+
+    return start
+
+
+def test_e5_broker_that_stops_hands_over_its_leaderships_before(run: Callable[..., None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[2, 1, 3], [3, 2, 1]])
+        stopped = 2 if cluster.controller_id != 2 else 3
+        partition = stopped - 2
+        others = [each for each in IDS if each != stopped]
+        leaders: dict[int, int] = {}
+        server = cluster.servers[stopped]
+        end_serving = server._end_serving
+
+        async def end() -> None:
+            for each in others:
+                found = cluster.image(each).partition("t", partition)
+                assert found is not None
+                leaders[each] = found.leader
+            await end_serving()
+
+        for step in server._stopping._steps:
+            if step[0] == "the connections":
+                server._stopping._steps.remove(step)
+                break
+        server._stopping.add("the connections", end, 1_000)
+        await cluster.stop(stopped)
+        assert set(leaders) == set(others)
+        assert stopped not in leaders.values() and -1 not in leaders.values()
+
+    run(test)
+
+
+def test_all_brokers_of_a_cluster_can_stop_one_after_the_other(run: Callable[..., None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[2, 1, 3]])
+        await cluster.stop()
+
+    run(test)
+
+
+def directory(cluster: ClusterBrokers, broker: int, partition: int) -> LogDir:
+    found = cluster.servers[broker].services.replica_manager.find("t", partition)
+    assert found is not None
+    return found.log.log_dir
+
+
+def test_leaderships_move_away_from_a_failed_directory(run: Callable[..., None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[2, 1], [2, 1], [2, 3]])
+        failed = directory(cluster, 2, 0)
+        assert directory(cluster, 2, 1) is not failed
+        failed.fail(OSError("broken"), "test")
+
+        def has_moved(at: int) -> bool:
+            found = [cluster.image(at).partition("t", number) for number in range(2)]
+            return [each.leader if each else None for each in found] == [1, 2]
+
+        await cluster.until(lambda: all(has_moved(at) for at in IDS))
+        await cluster.until(lambda: len(cluster.image(1).brokers[BrokerId(2)].directories) == 1)
+        cluster.expire(2)
+        epoch = cluster.member(2).broker_epoch
+        await cluster.until(lambda: cluster.image(1).brokers[BrokerId(2)].epoch > epoch)
+        assert len(cluster.image(1).brokers[BrokerId(2)].directories) == 1
+
+    run(test)
+
+
+def test_broker_fails_with_its_last_directory(run: Callable[..., None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[2, 1], [2, 1]])
+        for number in range(2):
+            directory(cluster, 2, number).fail(OSError("broken"), "test")
+        failure = await cluster.servers[2].failed()
+        assert isinstance(failure, KafkaError)
+        assert failure.code is ErrorCode.KAFKA_STORAGE_ERROR
+        await cluster.stop(2)
+        await cluster.until(lambda: cluster.leader("t", 0) == cluster.leader("t", 1) == 1)
+
+    run(test)
