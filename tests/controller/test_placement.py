@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.config.broker import BrokerConfig
@@ -227,3 +229,34 @@ def test_names_of_one_request_collide_with_each_other() -> None:
     codes = [each.code if isinstance(each, KafkaError) else None for each in results]
     collision = ErrorCode.INVALID_TOPIC_EXCEPTION
     assert codes == [None, collision, None, collision, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+def _inactive(made: MetadataImage, number: int, **state: bool) -> MetadataImage:
+    broker = BrokerId(number)
+    changed = replace(made.brokers[broker], **state)
+    return replace(made, brokers=made.brokers.with_changes({broker: changed}))
+
+
+@pytest.mark.parametrize("state", ["fenced", "in_controlled_shutdown"])
+def test_manual_assignment_needs_a_broker_that_can_lead(state: str) -> None:
+    made = _inactive(image(1, 2, topics=("t",)), 1, **{state: True})
+    text = (
+        "All brokers specified in the manual partition assignment for partition {} are fenced or "
+        "in controlled shutdown."
+    )
+    new = NewTopic("a", assignments=[(0, [2]), (1, [1])])
+    assert refused(new, made) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, text.format(1))
+    with pytest.raises(KafkaError) as caught:
+        plan_partitions(made, NewPartitions("t", 4, [[2], [1]]))
+    assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert caught.value.message == text.format(3)
+    assert planned(made, NewTopic("a", assignments=[(0, [1, 2])])).image.partition_count == 1
+
+
+def test_broker_in_controlled_shutdown_gets_no_new_replica() -> None:
+    made = _inactive(image(1, 2, 3), 2, in_controlled_shutdown=True)
+    created = planned(made, NewTopic("a", 6, 2))
+    assert {each for partition in created.image.partitions for each in partition.replicas} == {1, 3}
+    code, message = refused(NewTopic("a", 1, 3), made)
+    assert code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "only 2 broker(s)" in message

@@ -158,7 +158,10 @@ def _added_replicas(
             f"Attempted to add {additional} additional partition(s), "
             f"but only {len(request.assignments)} assignment(s) were specified."
         )
-    return [checked_replicas(image.brokers, ids, factor) for ids in request.assignments]
+    replicas = [checked_replicas(image.brokers, ids, factor) for ids in request.assignments]
+    for number, each in enumerate(replicas, len(topic.partitions)):
+        _check_active(image, number, each)
+    return replicas
 
 
 def _checked_configs(config: BrokerConfig, topic: NewTopic) -> dict[str, str]:
@@ -197,9 +200,24 @@ def _manual_assignment(image: MetadataImage, topic: NewTopic) -> list[tuple[Brok
             )
         replicas[number] = checked_replicas(image.brokers, ids, factor)
         factor = len(ids)
+    for number, each in replicas.items():
+        _check_active(image, number, each)
     if sorted(replicas) != list(range(len(replicas))):
         raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
     return [replicas[number] for number in range(len(replicas))]
+
+
+def _check_active(image: MetadataImage, number: int, replicas: Sequence[BrokerId]) -> None:
+    """Refuse an assignment without a broker that can lead the new partition.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    if not any(map(image.is_eligible, replicas)):
+        raise _bad_assignment(
+            f"All brokers specified in the manual partition assignment for partition {number} are "
+            "fenced or in controlled shutdown."
+        )
 
 
 def checked_replicas(

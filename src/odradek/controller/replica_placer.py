@@ -2,7 +2,8 @@
 
 In the order of their priority, the goals are:
 
-1. The replicas of a partition are on different brokers, and the first one is not fenced.
+1. The replicas of a partition are on different brokers, and the first one is not fenced. Brokers in
+   controlled shutdown get none.
 2. They are spread over as many racks as possible. Brokers without a rack form one rack.
 3. Within a rack, brokers that are not fenced come first.
 4. Partitions use the racks, and the brokers of a rack, in rotation. The rotations begin at random
@@ -42,6 +43,11 @@ def place_replicas(
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, there are fewer brokers, or all are fenced.
     """
+    brokers = {
+        broker_id: broker
+        for broker_id, broker in brokers.items()
+        if not broker.in_controlled_shutdown
+    }
     if factor > len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
