@@ -13,6 +13,13 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.image import NO_LEADER
+from odradek.metadata.quotas import (
+    CLIENT_ID,
+    PRODUCER_BYTE_RATE,
+    USER,
+    Entity,
+    QuotaAlteration,
+)
 from odradek.metadata.store.interface import Node as StoreNode
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import NewTopic
@@ -209,3 +216,48 @@ def test_broker_that_restarts_with_an_empty_directory_does_not_lead_others_with_
         assert _partition(world).leader == NO_LEADER
         assert not _partition(world).last_known_elr
         _stable(world)
+
+
+SCRAM = {"SCRAM-SHA-256": "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"}
+
+
+def test_credentials_in_the_node_of_a_user_are_kept() -> None:
+    """Kafka's SCRAM credentials and the quotas of a user are in one node."""
+    path = "/config/users/u"
+    entity = ((USER, "u"),)
+
+    with running() as world:
+
+        async def configs() -> dict[str, str] | None:
+            store = await _foreign_store(world)
+            node = await store.get(path)
+            await store.close()
+            return znodes.decode_configs(node.data)
+
+        async def create() -> None:
+            store = await _foreign_store(world)
+            await store.create(path, znodes.encode_configs(SCRAM))
+            await store.close()
+
+        def alter(rate: float | None, entity: Entity = entity) -> None:
+            change = QuotaAlteration(entity, [(PRODUCER_BYTE_RATE, rate)])
+            results = world.run(world.controller().alter_client_quotas([change]))
+            assert list(results.values()) == [None]
+
+        world.run(create())
+        world.ensemble.violations.clear()  # the write is not one of a controller
+        alter(1_000)
+        assert world.run(configs()) == {**SCRAM, PRODUCER_BYTE_RATE: "1000"}
+        alter(2_000)
+        alter(5, ((CLIENT_ID, "c"), (USER, "u")))
+        assert world.run(configs()) == {**SCRAM, PRODUCER_BYTE_RATE: "2000"}
+        active = world.active()
+        assert active is not None
+        active.controller._must_load = True
+        world.ensemble.expire(active.store.session_id)
+        world.advance(5)
+        assert _stable(world).image.client_quotas[entity] == {PRODUCER_BYTE_RATE: 2_000}
+        alter(None)
+        alter(None, ((CLIENT_ID, "c"), (USER, "u")))
+        assert world.run(configs()) == SCRAM
+        assert not _stable(world).image.client_quotas

@@ -14,6 +14,7 @@ from odradek.ids import BrokerId, TopicName
 from odradek.metadata import znodes
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import MetadataImage, TopicImage
+from odradek.metadata.quota_nodes import with_foreign_configs
 from odradek.metadata.records import MetadataRecord
 from odradek.metadata.store.interface import Delete, MetadataStore, Operation, StoreError
 from odradek.protocol.messages.config_record import ConfigRecord
@@ -124,6 +125,8 @@ class ControllerTerm:
     async def _commit(self, records: list[MetadataRecord], committed: Committed) -> None:
         delta, image = await self._replayed(records)
         operations = await in_slices(store_operations(delta, image, self.epoch, self._unfinished))
+        if delta.client_quotas.changed:
+            operations = list(await with_foreign_configs(self._store, operations))
         if self._writer.fits(operations, self._unfinished_after(delta, image)):
             await self._write(delta, image, operations, committed)
             return

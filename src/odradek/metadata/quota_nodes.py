@@ -2,18 +2,23 @@
 
 As in Kafka on ZooKeeper they are ``/config/users/U``, ``/config/clients/C`` and
 ``/config/users/U/clients/C``, with ``<default>`` for a default.
+
+In ZooKeeper the node of a user also has other configs, above all Kafka's SCRAM credentials. They
+are not part of the metadata here, and are kept when a quota changes (`with_foreign_configs`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from odradek.metadata import znodes
 from odradek.metadata.quotas import CLIENT_ID, USER, Entity, Quotas
 from odradek.metadata.store.interface import (
+    Check,
     Create,
     Delete,
     MetadataStore,
+    Node,
     NoNodeError,
     Operation,
     Set,
@@ -21,6 +26,12 @@ from odradek.metadata.store.interface import (
 
 USERS = "/config/users"
 CLIENTS = "/config/clients"
+
+
+QUOTAS = frozenset(
+    {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+)
+"""The configs of users and client ids that are quotas."""
 
 
 def quota_operations(before: Quotas, after: Quotas) -> list[Operation]:
@@ -60,7 +71,48 @@ async def load_quotas(store: MetadataStore) -> Quotas:
 
 
 def _decode_quotas(data: bytes) -> dict[str, float]:
-    return {key: float(value) for key, value in znodes.decode_configs(data).items()}
+    configs = znodes.decode_configs(data)
+    return {key: float(value) for key, value in configs.items() if key in QUOTAS}
+
+
+async def with_foreign_configs(
+    store: MetadataStore, operations: Sequence[Operation]
+) -> Sequence[Operation]:
+    """Return operations that keep the configs of users and client ids that are not quotas.
+
+    The nodes that are changed are read first. If another program changes such a node before the
+    operations, they fail with BadVersionError.
+    """
+    paths = [each.path for each in operations if _has_configs(each)]
+    if not paths:
+        return operations
+    nodes = dict(zip(paths, await store.get_many(paths), strict=True))
+    kept: list[Operation] = []
+    for each in operations:
+        node = nodes.get(each.path)
+        kept.append(each if node is None else _with_foreign(each, node))
+    return kept
+
+
+def _has_configs(operation: Operation) -> bool:
+    """Return whether an operation changes the configs of a user or client id."""
+    if isinstance(operation, Check) or not operation.path.startswith((f"{USERS}/", f"{CLIENTS}/")):
+        return False
+    return isinstance(operation, Delete) or bool(operation.data)
+
+
+def _with_foreign(operation: Operation, node: Node) -> Operation:
+    foreign = {}
+    if node.data:
+        configs = znodes.valid(operation.path, znodes.decode_configs, node.data)
+        foreign = {key: value for key, value in configs.items() if key not in QUOTAS}
+    if isinstance(operation, Delete):
+        if not foreign:
+            return operation
+        return Set(operation.path, znodes.encode_configs(foreign), node.version)
+    assert isinstance(operation, Create | Set)
+    configs = {**foreign, **znodes.decode_configs(operation.data)}
+    return Set(operation.path, znodes.encode_configs(configs), node.version)
 
 
 def _nodes(quotas: Quotas) -> dict[str, bytes]:
@@ -68,7 +120,7 @@ def _nodes(quotas: Quotas) -> dict[str, bytes]:
     nodes: dict[str, bytes] = {}
     for entity, values in quotas.items():
         names = dict(entity)
-        data = znodes.encode_configs({key: str(int(value)) for key, value in values.items()})
+        data = znodes.encode_configs({key: _text(value) for key, value in values.items()})
         if USER not in names:
             nodes[f"{CLIENTS}/{_node(names[CLIENT_ID])}"] = data
             continue
@@ -80,6 +132,10 @@ def _nodes(quotas: Quotas) -> dict[str, bytes]:
         nodes[f"{path}/clients"] = b""
         nodes[f"{path}/clients/{_node(names[CLIENT_ID])}"] = data
     return nodes
+
+
+def _text(value: float) -> str:
+    return str(int(value)) if value == int(value) else str(value)
 
 
 def _node(name: str | None) -> str:
