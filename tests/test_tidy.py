@@ -553,9 +553,6 @@ USED_ELSEWHERE = {
     "replication.fetcher_manager.fetcher_settings",  # awaits the composition of a cluster's broker
     # awaits the controller of a cluster
     "controller.election.broker_unfenced",
-    # awaits the lookups of offsets
-    "replication.replication_state.ReplicationState.has_enough_replicas",
-    "replication.replication_state.ReplicationState.is_high_watermark_of_epoch",
 }
 
 

@@ -48,7 +48,7 @@ class Manager:
     def find(self, topic: str, index: int) -> Partition | None:
         return self.partitions[index] if index < len(self.partitions) else None
 
-    def unknown_code(self, topic: str) -> ErrorCode:
+    def unknown_code(self, topic: str, _: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def fetch(self, *targets: Target, **options: Any) -> Result[list[FetchPartitionData]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import LeaderRecoveryState
+from odradek.offloading import WorkRunner
 from odradek.replication.fetch_data import FetchIsolation
+from odradek.replication.offset_lookup import EARLIEST, LATEST, OffsetLookup
 from odradek.replication.partition import Partition
 from odradek.replication.replication_state import IsrProposal
 from tests.helpers.led_partitions import led
@@ -458,3 +462,43 @@ def test_single_replica_of_a_cluster_commits_on_append(logs: LogManager) -> None
     partition.become_leader(led(6))
     assert partition.replication is None
     assert partition.commits_on_append
+
+
+def test_r6_latest_offset_is_not_available_until_the_high_watermark_is_of_the_epoch(
+    logs: LogManager,
+) -> None:
+    leader = Leader(logs)
+    leader.append()
+    leader.change(leader_epoch=6)
+    partition = leader.partition
+    lookup = OffsetLookup(partition, LATEST, FetchIsolation.HIGH_WATERMARK)
+    assert refused(lookup.known) is ErrorCode.OFFSET_NOT_AVAILABLE
+    of_replica = OffsetLookup(partition, LATEST, FetchIsolation.LOG_END).known()
+    assert of_replica is not None
+    assert of_replica.offset == 1
+    assert OffsetLookup(partition, EARLIEST, FetchIsolation.COMMITTED).known() is not None
+    for replica in (A, B):
+        leader.fetch(replica, 1, leader_epoch=6)
+    found = OffsetLookup(partition, LATEST, FetchIsolation.HIGH_WATERMARK).known()
+    assert found is not None
+    assert found.offset == 1
+
+
+def test_r6_timestamp_of_a_record_above_the_high_watermark_is_not_available(
+    logs: LogManager,
+) -> None:
+    leader = Leader(logs)
+    leader.append()
+    leader.change(leader_epoch=6)
+
+    async def search(isolation: FetchIsolation) -> int:
+        with ThreadPoolExecutor(1) as executor:
+            runner = WorkRunner(executor, 1, asyncio.Lock())
+            return (await OffsetLookup(leader.partition, 0, isolation).search(runner)).offset
+
+    code = refused(lambda: asyncio.run(search(FetchIsolation.HIGH_WATERMARK)))
+    assert code is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert asyncio.run(search(FetchIsolation.LOG_END)) == 0
+    for replica in (A, B):
+        leader.fetch(replica, 1, leader_epoch=6)
+    assert asyncio.run(search(FetchIsolation.HIGH_WATERMARK)) == 0

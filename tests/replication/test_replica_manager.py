@@ -88,14 +88,14 @@ def test_image_creates_and_removes_logs(
     async def work(manager: ReplicaManager) -> None:
         image = image_of(topic(partitions=2))
         apply(manager, None, image)
-        assert manager.unknown_code(FIRST_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert manager.unknown_code(FIRST_ID, 9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert {str(log.topic_partition) for log in logs.all_logs()} == {"t-0", "t-1"}
         wider = image_of(topic(partitions=3))
         apply(manager, image, wider)
         assert manager.partition("t", 2).log.topic_id == FIRST_ID
         apply(manager, wider, after_deletion(wider, "t"))
         assert list(logs.all_logs()) == []
-        assert manager.unknown_code(FIRST_ID) is ErrorCode.UNKNOWN_TOPIC_ID
+        assert manager.unknown_code(FIRST_ID, 9) is ErrorCode.UNKNOWN_TOPIC_ID
         assert refused(lambda: manager.partition("t", 0)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     run(work)
@@ -110,8 +110,8 @@ def test_recreated_topic_is_empty(run: Callable[[Work], None]) -> None:
         apply(manager, image, image_of(topic(SECOND_ID)))
         log = manager.log(KEY)
         assert (log.topic_id, log.log_end_offset) == (SECOND_ID, 0)
-        assert manager.unknown_code(SECOND_ID) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert manager.unknown_code(FIRST_ID) is ErrorCode.UNKNOWN_TOPIC_ID
+        assert manager.unknown_code(SECOND_ID, 9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert manager.unknown_code(FIRST_ID, 9) is ErrorCode.UNKNOWN_TOPIC_ID
 
     run(work)
 

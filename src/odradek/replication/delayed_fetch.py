@@ -53,7 +53,9 @@ class FetchManager(Protocol):
 
     def find(self, topic: str | Uuid, partition: int) -> Partition | None: ...
 
-    def unknown_code(self, topic: str | Uuid) -> ErrorCode: ...
+    def unknown_code(self, topic: str | Uuid, partition: int) -> ErrorCode: ...
+
+    def leader_elsewhere(self, topic: str | Uuid, partition: int) -> tuple[int, int] | None: ...
 
     def read_in_thread(self, read: Callable[[], LogReadInfo]) -> asyncio.Future[LogReadInfo]: ...
 
@@ -182,7 +184,7 @@ class LogRead:
         partition = self._manager.find(target.topic, target.partition)
         if partition is None:
             self.has_news = True
-            return FetchPartitionData(error=self._manager.unknown_code(target.topic))
+            return self._missing(target.topic, target.partition)
         self.partitions[partition] = None
         if delayed is not None:
             delayed.watch(partition)
@@ -218,6 +220,14 @@ class LogRead:
         elif data.diverging_epoch != UNDEFINED_EPOCH:
             self.has_news = True
         return data
+
+    def _missing(self, topic: str | Uuid, partition: int) -> FetchPartitionData:
+        """Return the error for a partition that is not on this broker."""
+        manager = self._manager
+        code, leader = manager.unknown_code(topic, partition), None
+        if code in LEADER_ERRORS:
+            leader = manager.leader_elsewhere(topic, partition)
+        return FetchPartitionData(error=code, current_leader=leader)
 
     def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
         """Return whether a partition has more to read, or an error, since this pass read it."""

@@ -69,7 +69,7 @@ class FollowerRead(LogRead):
         if partition is None:
             self.has_news = True
             news.visit(target)
-            return FetchPartitionData(error=self._manager.unknown_code(target.topic))
+            return self._missing(target.topic, target.partition)
         limit = min(target.max_bytes, self._params.max_bytes - self.size_bytes)
         if self.size_bytes and cold_result is None and self._manager.is_out_of_files:
             self.has_news = True

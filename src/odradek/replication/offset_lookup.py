@@ -30,20 +30,29 @@ NOT_FOUND = TimestampOffset(-1, -1, -1)
 class OffsetLookup:
     """The lookup of an offset below the end that the reader may read.
 
-    The end is that of the moment at which the lookup was created.
+    The end is taken when the lookup is created. A new leader may not know the true end yet (rule
+    R6). The latest offset, and a timestamp whose record is not below the end, then have the error
+    OFFSET_NOT_AVAILABLE.
     """
 
-    __slots__ = ("_end_offset", "_partition", "_timestamp")
+    __slots__ = ("_end_offset", "_is_behind", "_partition", "_timestamp")
 
     def __init__(self, partition: Partition, timestamp: int, isolation: FetchIsolation) -> None:
         self._partition = partition
         self._timestamp = timestamp
         self._end_offset = partition.end_offset(isolation)
+        self._is_behind = partition.is_behind_epoch(isolation)
 
     def known(self) -> TimestampOffset | None:
-        """Return the offset with timestamp -1, or None if records have to be read for it."""
+        """Return the offset with timestamp -1, or None if records have to be read for it.
+
+        Raises:
+            KafkaError: OFFSET_NOT_AVAILABLE.
+        """
         partition = self._partition
         if self._timestamp == LATEST:
+            if self._is_behind:
+                raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
             return TimestampOffset(-1, self._end_offset, partition.leader_epoch)
         if self._timestamp in (EARLIEST, EARLIEST_LOCAL):
             return TimestampOffset(-1, partition.log_start_offset, partition.earliest_epoch)
@@ -53,7 +62,8 @@ class OffsetLookup:
         """Read records, and return the offset or `NOT_FOUND`. Files are read on `runner`'s threads.
 
         Raises:
-            KafkaError: The partition's error, or KAFKA_STORAGE_ERROR when a file cannot be read.
+            KafkaError: The partition's error, KAFKA_STORAGE_ERROR when a file cannot be read, or
+                OFFSET_NOT_AVAILABLE.
         """
         partition = self._partition
         log = partition.log
@@ -74,4 +84,8 @@ class OffsetLookup:
             # The partition was deleted during the lookup. The records that were read may belong to
             # a new topic of the same name.
             raise KafkaError(partition.error)
-        return NOT_FOUND if found is None or found.offset >= self._end_offset else found
+        if found is not None and found.offset < self._end_offset:
+            return found
+        if found is not None and self._is_behind:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return NOT_FOUND

@@ -526,6 +526,8 @@ class Partition:
 
     def _check_min_isr(self) -> None:
         """Raise NOT_ENOUGH_REPLICAS. The minimum is at most the number of replicas."""
+        if self.replication is not None and self.replication.has_enough_replicas:
+            return
         needed = min(self.log.config.min_insync_replicas, len(self.replicas))
         if len(self.isr) < needed:
             raise KafkaError(
@@ -831,6 +833,17 @@ class Partition:
         if isolation is FetchIsolation.COMMITTED:
             return self.log.last_stable_offset
         return self.log.high_watermark
+
+    def is_behind_epoch(self, isolation: FetchIsolation) -> bool:
+        """Return whether a consumer may know a larger latest offset from an earlier leader (R6).
+
+        The high watermark of a new leader is behind until the followers have fetched.
+        """
+        return (
+            self.replication is not None
+            and isolation is not FetchIsolation.LOG_END
+            and not self.replication.is_high_watermark_of_epoch
+        )
 
     @property
     def log_start_offset(self) -> int:

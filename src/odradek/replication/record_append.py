@@ -44,7 +44,9 @@ class AppendManager(Protocol):
 
     def find(self, topic: str | Uuid, partition: int) -> Partition | None: ...
 
-    def unknown_code(self, topic: str | Uuid) -> ErrorCode: ...
+    def unknown_code(self, topic: str | Uuid, partition: int) -> ErrorCode: ...
+
+    def leader_elsewhere(self, topic: str | Uuid, partition: int) -> tuple[int, int] | None: ...
 
     def wait_committed(
         self,
@@ -148,7 +150,8 @@ class RecordAppend:
         cost = 1
         try:
             if partition is None:
-                raise KafkaError(self._manager.unknown_code(entry.topic))
+                self.results.append(self._missing(entry))
+                return cost
             if not partition.log.on_disk:
                 cost = NEW_LOG_ELEMENTS
             records = entry.records
@@ -165,6 +168,15 @@ class RecordAppend:
         if partition.log.high_watermark <= info.last_offset:
             self._require(partition, info, len(self.results) - 1)
         return cost
+
+    def _missing(self, entry: AppendEntry) -> AppendResult:
+        """Return the error for a partition that is not on this broker."""
+        manager = self._manager
+        code = manager.unknown_code(entry.topic, entry.partition)
+        result = AppendResult(None, KafkaError(code))
+        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            result.current_leader = manager.leader_elsewhere(entry.topic, entry.partition)
+        return result
 
     def _checked(self, partition: Partition, entry: AppendEntry) -> memoryview:
         if partition.internal and not self._internal_topics_allowed:

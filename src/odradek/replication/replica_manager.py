@@ -21,11 +21,17 @@ from typing import TYPE_CHECKING
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition, Uuid, uuid_to_string
 from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
-from odradek.metadata.image import NO_LEADER
+from odradek.metadata.image import NO_LEADER, MetadataImage
 from odradek.metadata.topics import INTERNAL_TOPICS
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import EndTransactionMarker, build_marker
-from odradek.replication.delayed_fetch import FetchParams, FetchTarget, fetch
+from odradek.replication.delayed_fetch import (
+    CONSUMER,
+    REPLICA_VERIFICATION,
+    FetchParams,
+    FetchTarget,
+    fetch,
+)
 from odradek.replication.delayed_produce import DelayedDeleteRecords, DelayedProduce
 from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
 from odradek.replication.fetch_data import FetchPartitionData
@@ -57,7 +63,7 @@ if TYPE_CHECKING:
     from odradek.log.state.producer_state_manager import LateTransaction, ProducerEntry
     from odradek.log.unified_log import UnifiedLog
     from odradek.metadata.delta import MetadataDelta, TopicDelta
-    from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+    from odradek.metadata.image import PartitionImage, TopicImage
     from odradek.offloading import WorkRunner
     from odradek.replication.fetch_data import FetchIsolation
     from odradek.replication.follower_news import FollowerNews
@@ -105,6 +111,8 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._partitions_by_id: dict[tuple[Uuid, int], Partition] = {}
         self._topic_ids: set[Uuid] = set()
+        # The newest image that was applied, for the leaders of partitions on other brokers.
+        self._image = MetadataImage()
         self.fetches = Purgatory(loop, timers)
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
         # DeleteRecords requests. They wait for fewer replicas when a broker is fenced.
@@ -156,6 +164,7 @@ class ReplicaManager:
             if not left:
                 left = ELEMENTS_PER_SLICE
                 yield
+        self._image = new_image
         if is_start:
             self._deletions.report_unknown(self._partitions)
 
@@ -333,8 +342,25 @@ class ReplicaManager:
             return self._partitions.get((topic, partition))
         return self._partitions_by_id.get((topic, partition))  # type: ignore[arg-type]
 
-    def unknown_code(self, topic: str | Uuid) -> ErrorCode:
+    def leader_elsewhere(self, topic: str | Uuid, partition: int) -> tuple[int, int] | None:
+        """Return leader and leader epoch of a partition that only other brokers have."""
+        image = self._image
+        found = (
+            image.topics_by_name.get(TopicName(topic))
+            if isinstance(topic, str)
+            else image.topics_by_id.get(topic)
+        )
+        if found is None or not 0 <= partition < found.partition_count:
+            return None
+        elsewhere = found.partitions[partition]
+        if self._node_id in elsewhere.replicas:
+            return None
+        return elsewhere.leader, elsewhere.leader_epoch
+
+    def unknown_code(self, topic: str | Uuid, partition: int) -> ErrorCode:
         """Return the error code for a partition that `find` does not find."""
+        if self.leader_elsewhere(topic, partition) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if isinstance(topic, str) or topic in self._topic_ids:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -343,11 +369,12 @@ class ReplicaManager:
         """Return the partition.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if only other brokers
+                have it.
         """
         found = self._partitions.get((topic, partition))
         if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(self.unknown_code(topic, partition))
         return found
 
     def log(self, topic_partition: TopicPartition) -> UnifiedLog:
@@ -358,15 +385,28 @@ class ReplicaManager:
         """
         return self._led(topic_partition, -1).log
 
-    def _led(self, topic_partition: TopicPartition, current_leader_epoch: int) -> Partition:
+    def _led(
+        self,
+        topic_partition: TopicPartition,
+        current_leader_epoch: int,
+        replica_id: int = CONSUMER,
+    ) -> Partition:
         """Return a partition that this broker leads in that epoch, or in any if it is -1.
+
+        A tool that compares replicas also gets a partition that this broker follows. In a cluster,
+        a replica gets only partitions that it is assigned to.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or
                 the partition's error.
         """
         partition = self.partition(*topic_partition)
-        partition.check_leader_epoch(current_leader_epoch)
+        partition.check_leader_epoch(
+            current_leader_epoch, or_follower=replica_id == REPLICA_VERIFICATION
+        )
+        is_replica = replica_id >= 0 and self._replication is not None
+        if is_replica and replica_id not in partition.replicas:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition
 
     def offset_lookup(
@@ -375,6 +415,8 @@ class ReplicaManager:
         current_leader_epoch: int,
         timestamp: int,
         isolation: FetchIsolation,
+        *,
+        replica_id: int = CONSUMER,
     ) -> OffsetLookup:
         """Return the lookup of an offset, which is not begun.
 
@@ -383,23 +425,29 @@ class ReplicaManager:
             current_leader_epoch: The epoch that the client knows, or -1.
             timestamp: In milliseconds, or a special timestamp of `offset_lookup`.
             isolation: The limit below which the offset must be.
+            replica_id: The replica that asks, or a negative id.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or
                 the partition's error.
         """
-        partition = self._led(topic_partition, current_leader_epoch)
+        partition = self._led(topic_partition, current_leader_epoch, replica_id)
         return OffsetLookup(partition, timestamp, isolation)
 
     def end_offset_for_epoch(
-        self, topic_partition: TopicPartition, current_leader_epoch: int, epoch: int
+        self,
+        topic_partition: TopicPartition,
+        current_leader_epoch: int,
+        epoch: int,
+        *,
+        replica_id: int = CONSUMER,
     ) -> tuple[int, int]:
         """Return (largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known.
 
         Raises:
             KafkaError: As for `offset_lookup`.
         """
-        partition = self._led(topic_partition, current_leader_epoch)
+        partition = self._led(topic_partition, current_leader_epoch, replica_id)
         return partition.end_offset_for_epoch(epoch)
 
     def replica_log_dir(self, topic_partition: TopicPartition) -> LogDir | None:
@@ -489,7 +537,7 @@ class ReplicaManager:
         """
         found = self.find(topic, partition)
         if found is None:
-            raise KafkaError(self.unknown_code(topic))
+            raise KafkaError(self.unknown_code(topic, partition))
         now_ms = self._clock.time_ms()
         guard = found.start_verification(producer_id, producer_epoch, sequence, now_ms, epoch_bump)
         return found.topic_partition, guard
@@ -544,7 +592,7 @@ class ReplicaManager:
     ) -> Result[LogAppendInfo]:
         partition = self._partitions.get(topic_partition)  # `find` would be one more call
         if partition is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(self.unknown_code(*topic_partition))
         info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms(), origin)
         if partition.log.high_watermark > info.last_offset:
             return Result(info)

@@ -11,6 +11,12 @@ Special timestamps:
 
 Any other negative timestamp, or a special one in an older version, is UNSUPPORTED_VERSION.
 
+A new leader of a replicated partition returns OFFSET_NOT_AVAILABLE for the latest offset until its
+high watermark has reached the start of its epoch (version 5 and later, before:
+LEADER_NOT_AVAILABLE). Replica id -2 (tools) and replicas get the log end, and tools ask followers,
+too. In a cluster, replicas ask on the inter-broker listener only. On another one, the id of a
+replica is TOPIC_AUTHORIZATION_FAILED for each partition.
+
 Lookups read files on threads and compare records in time slices on the event loop. An offset at or
 after the latest offset is not returned. A partition that is requested twice has one result,
 INVALID_REQUEST.
@@ -21,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import each_partition
+from odradek.broker.requests.fetch_requests import is_no_broker
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.protocol.messages.list_offsets_response import (
@@ -58,6 +65,7 @@ SPECIAL_FROM_VERSION = {
     LATEST_TIERED: 9,
 }
 LEADER_EPOCH_VERSION = 4
+OFFSET_NOT_AVAILABLE_VERSION = 5
 
 
 def handle(
@@ -85,6 +93,7 @@ def _respond(
 ) -> Result[ListOffsetsResponse]:
     version = context.api_version
     isolation = _isolation(request)
+    is_refused = is_no_broker(services, context, request.replica_id)
     lookups: list[tuple[OffsetLookup, ListOffsetsPartitionResponse]] = []
 
     def result_for(
@@ -95,18 +104,21 @@ def _respond(
             if (topic.name, requested.partition_index) in repeated:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
             _check_timestamp(requested.timestamp, version)
+            if is_refused:
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             lookup = services.replica_manager.offset_lookup(
                 TopicPartition(topic.name, requested.partition_index),
                 requested.current_leader_epoch,
                 requested.timestamp,
                 isolation,
+                replica_id=request.replica_id,
             )
             if (known := lookup.known()) is None:
                 lookups.append((lookup, result))
             else:
                 _set(result, known)
         except KafkaError as error:
-            result.error_code = int(error.code)
+            result.error_code = _code(error, version)
         return result
 
     def response(
@@ -148,6 +160,12 @@ def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
     return FetchIsolation.HIGH_WATERMARK
 
 
+def _code(error: KafkaError, version: int) -> int:
+    if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_VERSION:
+        return int(ErrorCode.LEADER_NOT_AVAILABLE)
+    return int(error.code)
+
+
 def _set(result: ListOffsetsPartitionResponse, found: TimestampOffset) -> None:
     result.timestamp, result.offset, result.leader_epoch = found
 
@@ -164,7 +182,7 @@ async def _look_up(
         try:
             _set(result, await lookup.search(services.timestamp_lookups))
         except KafkaError as error:
-            result.error_code = int(error.code)
+            result.error_code = _code(error, version)
     return Result(_without_epochs(response, version))
 
 
