@@ -19,7 +19,7 @@ from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicPartition, Uuid
 from odradek.log.state.leader_epochs import LeaderEpochFileCache
 from odradek.protocol.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID
-from odradek.replication import follower_session
+from odradek.replication import fetch_session_handler
 from odradek.replication.fetch_plan import (
     BEHIND_RESPONSES_MAX,
     CATCH_UP_BYTES_MAX,
@@ -27,12 +27,12 @@ from odradek.replication.fetch_plan import (
     FetcherSettings,
     FetchPlan,
 )
-from odradek.replication.followed_replica import FollowedReplica, ReplicaKey, ReplicaPhase
-from odradek.replication.follower_session import (
+from odradek.replication.fetch_session_handler import (
     FetchRequestParts,
-    FollowerSession,
+    FetchSessionHandler,
     InvalidFetchResponse,
 )
+from odradek.replication.followed_replica import FollowedReplica, ReplicaKey, ReplicaPhase
 
 SETTINGS = FetcherSettings(backoff_ms=100)
 PARTITIONS = 4
@@ -109,7 +109,7 @@ class LeaderSession:
 class Connection:
     """One session of the follower, its model at the leader, and the response in flight."""
 
-    def __init__(self, session: FollowerSession) -> None:
+    def __init__(self, session: FetchSessionHandler) -> None:
         self.session = session
         self.leader = LeaderSession()
         self.in_flight: tuple[int, ErrorCode] | None = None
@@ -288,7 +288,8 @@ class FetchPlanMachine(RuleBasedStateMachine):
         assert len(self.plan.catch_up) == 0
         if self.replicas:
             self.check_leader(self.connections[0])
-        assert not self.connections[1].leader.positions
+        catch_up = self.connections[1].leader
+        assert catch_up.id == INVALID_SESSION_ID or not catch_up.positions
 
     def respond_to_all(self, it: Connection) -> None:
         """Respond that the follower has everything."""
@@ -309,7 +310,7 @@ class FetchPlanMachine(RuleBasedStateMachine):
 
 def test_leader_and_follower_agree_on_their_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = PARTITIONS_A_REQUEST_MAX
-    monkeypatch.setattr(follower_session, "PARTITIONS_A_REQUEST_MAX", limit)
+    monkeypatch.setattr(fetch_session_handler, "PARTITIONS_A_REQUEST_MAX", limit)
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         FetchPlanMachine,
         settings=settings(max_examples=150, stateful_step_count=50, deadline=None),
@@ -319,13 +320,13 @@ def test_leader_and_follower_agree_on_their_sessions(monkeypatch: pytest.MonkeyP
 # --- single decisions ---
 
 
-def request(plan: FetchPlan, session: FollowerSession) -> FetchRequestParts:
+def request(plan: FetchPlan, session: FetchSessionHandler) -> FetchRequestParts:
     parts = plan.next_request(session)
     assert parts is not None
     return parts
 
 
-def respond(session: FollowerSession, session_id: int = 1) -> None:
+def respond(session: FetchSessionHandler, session_id: int = 1) -> None:
     session.responded(session_id, ErrorCode.NONE)
     session.ended()
 
@@ -337,7 +338,7 @@ def named(parts: FetchRequestParts) -> list[int]:
 def test_partitions_above_the_limit_follow_in_the_next_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follower_session, "PARTITIONS_A_REQUEST_MAX", 2)
+    monkeypatch.setattr(fetch_session_handler, "PARTITIONS_A_REQUEST_MAX", 2)
     plan = FetchPlan(SETTINGS)
     for number in (0, 2, 4, 6, 8):
         plan.resume(replica_of(number))
@@ -355,8 +356,8 @@ def test_partitions_above_the_limit_follow_in_the_next_request(
 def test_full_requests_without_a_session_name_all_partitions_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(follower_session, "PARTITIONS_A_REQUEST_MAX", 2)
-    session = FollowerSession(100)
+    monkeypatch.setattr(fetch_session_handler, "PARTITIONS_A_REQUEST_MAX", 2)
+    session = FetchSessionHandler(100)
     for number in (0, 2, 4):
         session.add(replica_of(number))
     found = []
@@ -370,7 +371,7 @@ def test_full_requests_without_a_session_name_all_partitions_in_turn(
 
 
 def test_adjacent_partitions_of_a_topic_share_an_entry() -> None:
-    session = FollowerSession(100)
+    session = FetchSessionHandler(100)
     for number in (0, 2, 1, 3):
         session.add(replica_of(number))
     parts = session.next_request()
@@ -379,8 +380,8 @@ def test_adjacent_partitions_of_a_topic_share_an_entry() -> None:
 
 
 def test_epoch_of_a_session_begins_again_at_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_session, "EPOCH_MAX", 3)
-    session = FollowerSession(100)
+    monkeypatch.setattr(fetch_session_handler, "EPOCH_MAX", 3)
+    session = FetchSessionHandler(100)
     session.add(replica_of(0))
     epochs = []
     for _ in range(6):
@@ -392,7 +393,7 @@ def test_epoch_of_a_session_begins_again_at_one(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_response_of_another_session_is_invalid() -> None:
-    session = FollowerSession(100)
+    session = FetchSessionHandler(100)
     session.add(replica_of(0))
     assert session.next_request() is not None
     respond(session, 1)

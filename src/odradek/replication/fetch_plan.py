@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from odradek.replication.fetch_session_handler import FetchRequestParts, FetchSessionHandler
 from odradek.replication.followed_replica import FollowedReplica, ReplicaKey, ReplicaPhase
-from odradek.replication.follower_session import FetchRequestParts, FollowerSession
 
 CATCH_UP_BYTES_MAX = 1_048_576
 """Maximum size of a response on the catch-up connection."""
@@ -59,8 +59,8 @@ class FetchPlan:
 
     def __init__(self, settings: FetcherSettings) -> None:
         self._settings = settings
-        self.in_sync = FollowerSession(settings.partition_max_bytes)
-        self.catch_up = FollowerSession(min(settings.partition_max_bytes, CATCH_UP_BYTES_MAX))
+        self.in_sync = FetchSessionHandler(settings.partition_max_bytes)
+        self.catch_up = FetchSessionHandler(min(settings.partition_max_bytes, CATCH_UP_BYTES_MAX))
         # Replicas whose lag is not known: the leader responds at once.
         self._new: dict[ReplicaKey, None] = {}
         # Replicas in both sessions.
@@ -118,7 +118,7 @@ class FetchPlan:
 
     # --- requests ---
 
-    def next_request(self, session: FollowerSession) -> FetchRequestParts | None:
+    def next_request(self, session: FetchSessionHandler) -> FetchRequestParts | None:
         """Return the next request of one of the sessions, or None."""
         parts = session.next_request()
         if self._moving and parts is not None and session is self.in_sync:
@@ -127,7 +127,7 @@ class FetchPlan:
                 self.catch_up.remove(key)
         return parts
 
-    def limits(self, session: FollowerSession, parts: FetchRequestParts) -> tuple[int, int]:
+    def limits(self, session: FetchSessionHandler, parts: FetchRequestParts) -> tuple[int, int]:
         """Return the leader's maximum wait in milliseconds, and the maximum size of its response.
 
         The leader does not wait if a replica's lag is not known, or if the request is not complete.
@@ -141,7 +141,7 @@ class FetchPlan:
 
     # --- responses ---
 
-    def responded(self, session: FollowerSession) -> None:
+    def responded(self, session: FetchSessionHandler) -> None:
         """Note that a response arrived. The lag of the replicas in its request counts as known."""
         if self._new and session is self.catch_up:
             self._new = {key: None for key in self._new if not session.knows(key)}
@@ -175,11 +175,13 @@ class FetchPlan:
                 return
         self.catch_up.changed(key)
 
-    def hold(self, replica: FollowedReplica, session: FollowerSession) -> None:
+    def hold(self, replica: FollowedReplica, session: FetchSessionHandler) -> None:
         """Fetch the replica in `session` only, which is busy until the replica's log is flushed.
 
-        Otherwise the other session could fetch from the new log end before the flush.
+        Otherwise the other session could fetch from the new log end before the flush. `session` may
+        have dropped the replica since its request, because the replica moved.
         """
         replica.is_in_sync = session is self.in_sync
         self._moving.pop(replica.key, None)
         (self.catch_up if replica.is_in_sync else self.in_sync).remove(replica.key)
+        session.add(replica)

@@ -39,14 +39,14 @@ from odradek.protocol.messages.fetch_response import EpochEndOffset, FetchRespon
 from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
 from odradek.records.batch import HEADER_BYTES, LOG_OVERHEAD
 from odradek.replication.fetch_plan import FetcherSettings, FetchPlan
-from odradek.replication.followed_replica import FollowedReplica, ReplicaPhase
-from odradek.replication.follower_decisions import restart_for, truncation_for
-from odradek.replication.follower_session import (
+from odradek.replication.fetch_session_handler import (
     PARTITIONS_A_REQUEST_MAX,
-    FollowerSession,
+    FetchSessionHandler,
     InvalidFetchResponse,
     SentPartition,
 )
+from odradek.replication.followed_replica import FollowedReplica, ReplicaPhase
+from odradek.replication.follower_decisions import restart_for, truncation_for
 from odradek.replication.leader_offsets import leader_offsets, list_offsets_requests
 from odradek.results import Result, gather
 from odradek.slicing import Pause, sliced
@@ -153,7 +153,7 @@ class _Connection:
 
     __slots__ = ("channel", "failures", "name", "processing", "responded", "retry_ms", "session")
 
-    def __init__(self, name: str, session: FollowerSession) -> None:
+    def __init__(self, name: str, session: FetchSessionHandler) -> None:
         self.name = name
         self.session = session
         self.channel: LeaderChannel | None = None
@@ -461,7 +461,7 @@ class ReplicaFetcher:
 
     def _appended(
         self,
-        session: FollowerSession,
+        session: FetchSessionHandler,
         replica: FollowedReplica,
         data: PartitionData,
         info: FollowerAppendInfo | None,

@@ -78,7 +78,7 @@ class FetchRequestParts:
         """False: further partitions wait for the next request, so the leader must not wait."""
 
 
-class FollowerSession:
+class FetchSessionHandler:
     """The partitions that are fetched on one connection, and the leader's view of them.
 
     Args:
