@@ -216,6 +216,7 @@ class BrokerServer:
         await member.register(self._registration(server.endpoints))
         server.accept()
         await member.follow()
+        member.hold_lease(self.services.replica_manager)
         await in_slices(self._directories.reporting())
         await self._load_coordinators()
         gate.open()

@@ -36,6 +36,7 @@ from odradek.broker.cluster_identity import (
 )
 from odradek.broker.controller_locator import ControllerLocator
 from odradek.broker.heartbeats import BrokerHeartbeats
+from odradek.broker.leadership_lease import Heard, LeadershipLease
 from odradek.broker.requests.cluster import ClusterMembership
 from odradek.broker.requests.cluster_parts import SOFTWARE, channel_settings
 from odradek.config.broker import BrokerConfig
@@ -67,6 +68,7 @@ from odradek.metadata.store.interface import (
     StoreFailure,
     UnknownOutcomeError,
 )
+from odradek.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +119,7 @@ class ClusterMember(ClusterMembership):
         self._channels: list[ControllerChannel] = []
         self._subscribers: list[Subscriber] = []
         self._feed: FeedClient | None = None
+        self._lease: LeadershipLease | None = None
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         self._is_stopped = False
         self.cluster_id = ""
@@ -311,6 +314,25 @@ class ClusterMember(ClusterMembership):
         self._feed.start()
         await self._feed.caught_up()
 
+    def hold_lease(self, replica_manager: ReplicaManager) -> None:
+        """Stop leading partitions from now on while this broker may have been deposed."""
+        environment = self._environment
+        self._lease = LeadershipLease(
+            self._store,
+            lambda: self.broker_epoch,
+            self._heard,
+            replica_manager,
+            environment.clock,
+            environment.timers,
+            self._config.get_int("broker.session.timeout.ms"),
+        )
+        self._lease.start()
+
+    def _heard(self) -> Heard:
+        assert self._feed is not None, "followed before"
+        polled_ms = self.cluster_controller.others_polled_ms
+        return Heard(self._feed.last_heard_ms, max(self._feed.others_heard_ms, polled_ms))
+
     # --- events ---
 
     def _role_changed(self) -> None:
@@ -347,6 +369,8 @@ class ClusterMember(ClusterMembership):
             return
         self._is_stopped = True
         self._locator.stop()
+        if self._lease is not None:
+            self._lease.stop()
         await self.heartbeats.stop()
         if self._feed is not None:
             await self._feed.stop()

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
@@ -180,6 +181,8 @@ class ClusterController:
         self._must_load = False
         self.controller_id = NO_LEADER
         """The controller as ``/controller`` names it. -1: it is not known."""
+        self.others_polled_ms = -math.inf
+        """The monotonic time of the last poll that another broker sent to this controller."""
         self.feed = FeedServer(
             cluster_id,
             self._node_id,
@@ -489,6 +492,8 @@ class ClusterController:
         if epoch is not None and 0 <= request.broker_epoch < epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         now_ms = self._clock.monotonic_ms()
+        if broker != self._node_id:
+            self.others_polled_ms = now_ms
         if term.registry.polled(broker, request.broker_epoch, offset, now_ms):
             self._queue(self._update_liveness)
         if not self._waits.is_empty:

@@ -94,7 +94,8 @@ class FeedClient:
         settings: Times.
 
     Attributes:
-        last_heard_ms: The monotonic time of the last valid response, or of the creation.
+        last_heard_ms: The monotonic time of the last valid response, or of the start.
+        others_heard_ms: The same for responses of other brokers than this one.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class FeedClient:
         settings: FeedClientSettings | None = None,
     ) -> None:
         self._channel = channel
+        self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._timers = timers
         self._clock = clock
@@ -122,7 +124,7 @@ class FeedClient:
         self._has_caught_up = False
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
-        self.last_heard_ms = clock.monotonic_ms()
+        self.last_heard_ms = self.others_heard_ms = clock.monotonic_ms()
 
     @property
     def image(self) -> MetadataImage:
@@ -136,7 +138,7 @@ class FeedClient:
     def start(self) -> None:
         """Begin to follow the feed."""
         assert self._task is None, "the client is started once"
-        self.last_heard_ms = self._clock.monotonic_ms()
+        self.last_heard_ms = self.others_heard_ms = self._clock.monotonic_ms()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -222,7 +224,7 @@ class FeedClient:
         sent = self._channel.send(request, MetadataFeedResponse, timeout_ms=timeout_ms)
         response = await wait(sent)
         changes = self._state.changes(response)
-        self.last_heard_ms = self._clock.monotonic_ms()
+        self._heard(response.controller_id)
         for change in changes:
             work = changing(self.image, BrokerId(response.controller_id), change)
             try:
@@ -233,13 +235,18 @@ class FeedClient:
             await self._publish(delta, image)
             self._state.applied(change)
 
+    def _heard(self, controller_id: int) -> None:
+        self.last_heard_ms = self._clock.monotonic_ms()
+        if controller_id != self._broker_id:
+            self.others_heard_ms = self.last_heard_ms
+
     async def _fetch(self, request: MetadataImageRequest) -> None:
         """Fetch a chunk of a whole image. Apply the difference after the last one."""
         timeout_ms = self._settings.timeout_ms
         sent = self._channel.send(request, MetadataImageResponse, timeout_ms=timeout_ms)
         response = await wait(sent)
         transfer = self._state.chunk(response)
-        self.last_heard_ms = self._clock.monotonic_ms()
+        self._heard(response.controller_id)
         try:
             frames = [each.frame for each in response.records]
             await in_slices(decoding(frames, transfer.delta))

@@ -138,6 +138,7 @@ class Partition:
         "error",
         "flush_due_offset",
         "internal",
+        "is_suspended",
         "isr",
         "leader",
         "leader_epoch",
@@ -172,6 +173,8 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         # The reason why this broker cannot serve the partition; NONE while it leads the partition.
         self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        # This broker leads the partition in the metadata, but must not serve it (`suspend`).
+        self.is_suspended = False
         # The offset up to which a flush was requested and has not ended; 0 when no flush is due.
         self.flush_due_offset = 0
         # Dictionaries, because the order of a set depends on addresses.
@@ -239,14 +242,18 @@ class Partition:
         leader_epoch = image.leader_epoch
         if leader_epoch < self.leader_epoch:
             return
-        is_new_epoch = leader_epoch > self.leader_epoch or self.error is not ErrorCode.NONE
+        is_stopped = self.error is not ErrorCode.NONE and not self.is_suspended
+        is_new_epoch = is_stopped or leader_epoch > self.leader_epoch
+        if is_new_epoch:
+            self.is_suspended = False
         if is_new_epoch and self.log.log_end_offset:
             self.log.begin_leader_epoch(leader_epoch)
         self.leader = image.leader
         self.leader_epoch = leader_epoch
         self.replicas = image.replicas
         self.isr = image.isr
-        self.error = ErrorCode.NONE
+        if not self.is_suspended:
+            self.error = ErrorCode.NONE
         log = self.log
         if (
             is_new_epoch
@@ -354,8 +361,27 @@ class Partition:
 
         Delayed produce requests fail with `error`. Delayed fetches read again.
         """
-        self.error = error
         self.replication = None
+        self.is_suspended = False
+        self._refuse(error)
+
+    def suspend(self) -> None:
+        """Stop serving a partition that this broker leads, until `resume` or a new leader epoch.
+
+        The state of the other replicas is kept: a proposed ISR may be in flight. A new state for
+        the same epoch would not count with the larger of the two ISRs.
+        """
+        self.is_suspended = True
+        self._refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def resume(self) -> None:
+        """Serve a suspended partition again, in the same leader epoch."""
+        if self.is_suspended:
+            self.is_suspended = False
+            self.error = ErrorCode.NONE
+
+    def _refuse(self, error: ErrorCode) -> None:
+        self.error = error
         for waiting in (self._produces, self._flushed_produces, self._deletions):
             for operation in waiting.remove_all():
                 operation.resolve(self, error)
@@ -581,7 +607,11 @@ class Partition:
     @property
     def is_follower(self) -> bool:
         """Whether another broker leads the partition, and this broker follows it."""
-        return self.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self.leader != NO_LEADER
+        return (
+            self.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and self.leader != NO_LEADER
+            and not self.is_suspended
+        )
 
     def follower_was_idle(self, follower: FetchingFollower) -> None:
         """Note that a follower fetched and had all records, before the partition has news.
@@ -684,7 +714,7 @@ class Partition:
         The caller calls it every half of `replica.lag.time.max.ms`.
         """
         replication = self.replication
-        if replication is None:
+        if replication is None or self.is_suspended:
             return
         if replication.log_start_offset != self.log.log_start_offset:
             self.log_start_offset_raised()

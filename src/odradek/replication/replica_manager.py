@@ -689,6 +689,11 @@ class ReplicaManager:
                 self._unfollow(partition.topic_partition)
         self._update_fetchers()
 
+    def suspend(self, partition: Partition) -> None:
+        """Stop serving a partition that this broker leads (`Partition.suspend`)."""
+        self.generation += 1
+        partition.suspend()
+
     def partitions(self) -> Sequence[Partition]:
         """Return all partitions of this broker."""
         return tuple(self._partitions.values())

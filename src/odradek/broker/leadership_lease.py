@@ -1,0 +1,218 @@
+"""When a broker stops leading: without its session, or when it hears nothing of the cluster.
+
+The controller elects other leaders when the session of a broker has ended. A broker that does not
+know that yet would acknowledge records with acks=1, or with itself as the only in-sync replica,
+that the next leader does not have. It therefore stops serving the partitions that it leads and that
+have other replicas, when
+
+- its session is lost, until it is registered again and has heard the feed since, or
+- for a session timeout it has heard neither the metadata store, nor the controller, nor any
+  follower in the ISR of the partition, until it hears the store or the controller again.
+
+While the metadata store alone cannot be reached, all brokers keep serving. A partition without
+other replicas is always served: no other broker can become its leader.
+
+`Lease` decides, without input and output. `LeadershipLease` reads the times, and suspends and
+resumes the partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.metadata.image import UNKNOWN_BROKER_EPOCH
+from odradek.metadata.store.interface import SessionState
+
+if TYPE_CHECKING:
+    from odradek.environment.clock import Clock
+    from odradek.environment.timers import Timer, Timers
+    from odradek.metadata.store.interface import MetadataStore
+    from odradek.replication.partition import Partition
+    from odradek.replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger(__name__)
+
+CHECKS_PER_TIMEOUT = 10
+"""Number of checks in a session timeout. A check visits partitions only without a lease."""
+
+
+class Standing(Enum):
+    """What a broker may lead."""
+
+    MEMBER = "member"
+    """All its partitions."""
+    ISOLATED = "isolated"
+    """Partitions with an in-sync follower that has fetched within the timeout."""
+    EXPIRED = "expired"
+    """Only partitions without other replicas."""
+
+
+class Heard(NamedTuple):
+    """Monotonic times at which a broker has heard its cluster.
+
+    Attributes:
+        feed_ms: The last response of the controller, which may be this broker.
+        others_ms: The last response of a controller that is another broker. If this broker is the
+            controller: the last poll of another broker.
+    """
+
+    feed_ms: float
+    others_ms: float
+
+
+@dataclass(slots=True)
+class Lease:
+    """The evidence that this broker still belongs to its cluster. Pure. Times are monotonic.
+
+    Attributes:
+        timeout_ms: The session timeout.
+        store_heard_ms: When the store was heard last.
+        registered_ms: When the present registration was seen first.
+        broker_epoch: Its epoch. -1: this broker is not registered.
+    """
+
+    timeout_ms: float
+    store_heard_ms: float
+    registered_ms: float
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    _was_expired: bool = False
+
+    def standing(
+        self, now_ms: float, *, is_connected: bool, broker_epoch: int, heard: Heard
+    ) -> Standing:
+        """Return what this broker may lead now.
+
+        Args:
+            now_ms: The time.
+            is_connected: Whether the store is connected.
+            broker_epoch: The epoch of the registration, or -1 after a lost session.
+            heard: When the cluster was heard.
+        """
+        if is_connected:
+            self.store_heard_ms = now_ms
+        if broker_epoch != self.broker_epoch:
+            self._was_expired = self.broker_epoch != UNKNOWN_BROKER_EPOCH or self._was_expired
+            self.broker_epoch = broker_epoch
+            self.registered_ms = now_ms
+        if broker_epoch == UNKNOWN_BROKER_EPOCH:
+            return Standing.EXPIRED
+        if self._was_expired:
+            if heard.feed_ms <= self.registered_ms:
+                return Standing.EXPIRED
+            self._was_expired = False
+        heard_ms = max(self.store_heard_ms, heard.others_ms)
+        return Standing.MEMBER if now_ms - heard_ms < self.timeout_ms else Standing.ISOLATED
+
+    def may_lead(self, standing: Standing, now_ms: float, isr_heard_ms: float) -> bool:
+        """Return whether this broker may lead a partition that has other replicas.
+
+        Args:
+            standing: What it may lead.
+            now_ms: The time.
+            isr_heard_ms: When the last follower in the ISR has fetched.
+        """
+        if standing is Standing.ISOLATED:
+            return now_ms - isr_heard_ms < self.timeout_ms
+        return standing is Standing.MEMBER
+
+
+class LeadershipLease:
+    """Suspends the partitions that this broker must not lead. Owned by the event loop.
+
+    Args:
+        store: The session of this broker.
+        broker_epoch: Returns the epoch of its registration, or -1.
+        heard: Returns when the cluster was heard.
+        replica_manager: The partitions.
+        clock, timers: The environment.
+        timeout_ms: The session timeout.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        broker_epoch: Callable[[], int],
+        heard: Callable[[], Heard],
+        replica_manager: ReplicaManager,
+        clock: Clock,
+        timers: Timers,
+        timeout_ms: float,
+    ) -> None:
+        self._store = store
+        self._broker_epoch = broker_epoch
+        self._heard = heard
+        self._replica_manager = replica_manager
+        self._clock = clock
+        self._timers = timers
+        now_ms = clock.monotonic_ms()
+        self._lease = Lease(timeout_ms, now_ms, now_ms)
+        self._standing = Standing.MEMBER
+        self._suspended: list[Partition] = []
+        self._timer: Timer | None = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Check the lease from now on."""
+        self._store.subscribe(self._session_changed)
+        self._tick()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.LOST and not self._is_stopped:
+            self.check()
+
+    def _tick(self) -> None:
+        self.check()
+        delay_s = self._lease.timeout_ms / CHECKS_PER_TIMEOUT / 1000
+        self._timer = self._timers.call_later(delay_s, self._tick)
+
+    def check(self) -> None:
+        """Suspend and resume partitions as the lease requires now."""
+        now_ms = self._clock.monotonic_ms()
+        state = self._store.state
+        standing = self._lease.standing(
+            now_ms,
+            is_connected=state is SessionState.CONNECTED,
+            broker_epoch=UNKNOWN_BROKER_EPOCH
+            if state is SessionState.LOST
+            else self._broker_epoch(),
+            heard=self._heard(),
+        )
+        if standing is not self._standing:
+            self._standing = standing
+            logger.info("the standing of this broker in its cluster is %s", standing.value)
+        if standing is Standing.MEMBER:
+            self._resume()
+        else:
+            self._suspend(standing, now_ms)
+
+    def _suspend(self, standing: Standing, now_ms: float) -> None:
+        count = 0
+        for partition in self._replica_manager.partitions():
+            if partition.replication is None or partition.is_suspended:
+                continue
+            if not self._lease.may_lead(standing, now_ms, partition.last_fetch_of_isr_ms):
+                self._replica_manager.suspend(partition)
+                self._suspended.append(partition)
+                count += 1
+        if count:
+            logger.warning(
+                "this broker is %s and stops leading %d partitions until it is a member again",
+                standing.value,
+                count,
+            )
+
+    def _resume(self) -> None:
+        suspended, self._suspended = self._suspended, []
+        for partition in suspended:
+            partition.resume()
+        if suspended:
+            logger.info("this broker leads %d partitions again", len(suspended))

@@ -1,0 +1,127 @@
+"""When a broker stops leading partitions, and when it leads them again."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.broker.leadership_lease import Heard, Lease, Standing
+from odradek.metadata.image import UNKNOWN_BROKER_EPOCH
+from odradek.replication.replication_state import NEVER_MS
+
+TIMEOUT_MS = 100
+EXPIRED, ISOLATED, MEMBER = Standing.EXPIRED, Standing.ISOLATED, Standing.MEMBER
+
+
+class Broker:
+    """A broker with its lease, and what it hears."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000.0
+        self.lease = Lease(TIMEOUT_MS, self.now_ms, self.now_ms)
+        self.epoch = 5
+        self.is_connected = True
+        self.feed_ms = self.others_ms = self.now_ms
+
+    def hear_feed(self, is_own: bool = False) -> None:
+        self.feed_ms = self.now_ms
+        if not is_own:
+            self.others_ms = self.now_ms
+
+    def standing(self) -> Standing:
+        return self.lease.standing(
+            self.now_ms,
+            is_connected=self.is_connected,
+            broker_epoch=self.epoch,
+            heard=Heard(self.feed_ms, self.others_ms),
+        )
+
+
+def test_broker_that_hears_the_store_alone_is_a_member() -> None:
+    broker = Broker()
+    for _ in range(30):
+        broker.now_ms += 50
+        assert broker.standing() is MEMBER
+
+
+def test_broker_that_hears_the_controller_alone_is_a_member() -> None:
+    broker = Broker()
+    broker.is_connected = False
+    for _ in range(30):
+        broker.now_ms += 50
+        broker.hear_feed()
+        assert broker.standing() is MEMBER
+
+
+def test_controller_that_hears_only_itself_is_isolated() -> None:
+    broker = Broker()
+    broker.is_connected = False
+    for elapsed_ms in (0, 50, 99, 100, 150):
+        broker.now_ms = 1_000 + elapsed_ms
+        broker.hear_feed(is_own=True)
+        expected = MEMBER if elapsed_ms < TIMEOUT_MS else ISOLATED
+        assert broker.standing() is expected
+    broker.is_connected = True
+    assert broker.standing() is MEMBER
+
+
+def test_isolated_broker_leads_partitions_whose_followers_it_hears() -> None:
+    lease = Lease(TIMEOUT_MS, 0, 0)
+    assert lease.may_lead(ISOLATED, 1_000, 901)
+    assert not lease.may_lead(ISOLATED, 1_000, 900)
+    assert not lease.may_lead(ISOLATED, 1_000, NEVER_MS)
+    assert lease.may_lead(MEMBER, 1_000, NEVER_MS)
+    assert not lease.may_lead(EXPIRED, 1_000, 1_000)
+
+
+def test_broker_without_its_session_leads_nothing_until_it_hears_the_feed_again() -> None:
+    broker = Broker()
+    assert broker.standing() is MEMBER
+    broker.epoch = UNKNOWN_BROKER_EPOCH
+    broker.hear_feed()
+    assert broker.standing() is EXPIRED
+    broker.now_ms += 1
+    broker.epoch = 6
+    assert broker.standing() is EXPIRED
+    broker.now_ms += 1
+    assert broker.standing() is EXPIRED
+    broker.hear_feed(is_own=True)
+    assert broker.standing() is MEMBER
+
+
+def test_registration_that_was_renewed_between_two_checks_counts_as_lost() -> None:
+    broker = Broker()
+    broker.standing()
+    broker.epoch = 6
+    assert broker.standing() is EXPIRED
+
+
+@given(st.lists(st.tuples(st.sampled_from(["wait", "feed", "own", "store", "lose", "join"]))))
+def test_standing_follows_from_what_was_heard(events: list[tuple[str]]) -> None:
+    broker = Broker()
+    broker.standing()
+    others_ms = store_ms = broker.now_ms
+    feed_ms = registered_ms = broker.now_ms
+    was_lost = False
+    for (event,) in events:
+        broker.now_ms += 30
+        if event in ("feed", "own"):
+            broker.hear_feed(is_own=event == "own")
+            feed_ms = broker.now_ms
+            others_ms = broker.now_ms if event == "feed" else others_ms
+        elif event == "store":
+            broker.is_connected = not broker.is_connected
+        elif event == "lose":
+            broker.epoch, was_lost = UNKNOWN_BROKER_EPOCH, True
+        elif event == "join" and broker.epoch == UNKNOWN_BROKER_EPOCH:
+            broker.epoch, registered_ms = int(broker.now_ms), broker.now_ms
+        if broker.is_connected:
+            store_ms = broker.now_ms
+        is_lost = broker.epoch == UNKNOWN_BROKER_EPOCH
+        if is_lost or (was_lost and feed_ms <= registered_ms):
+            expected = EXPIRED
+        else:
+            was_lost = False
+            silent_ms = broker.now_ms - max(others_ms, store_ms)
+            expected = MEMBER if silent_ms < TIMEOUT_MS else ISOLATED
+        assert broker.standing() is expected
