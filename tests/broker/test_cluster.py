@@ -11,6 +11,7 @@ import pytest
 
 from odradek.environment.files import RealFiles
 from odradek.errors import ErrorCode
+from odradek.log.directories.directory_names import parse_directory_name
 from odradek.log.state.checkpoints import CLEAN_SHUTDOWN_FILE, read_clean_shutdown_epoch
 from odradek.metadata import znodes
 from odradek.metadata.store.memory import MemoryStore
@@ -232,6 +233,36 @@ def test_a_broker_registers_again_after_its_session_has_expired(
         await asyncio.gather(*(cluster.create_topic(f"at{each}", at=each) for each in IDS))
 
     run(test)
+
+
+def test_a_deletion_is_finished_when_every_broker_has_removed_its_logs(
+    run: Callable[[Test], None], tmp_path: Path
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t")
+        for number in range(3):
+            await cluster.produce("t", b"value", partition=number)
+        absent = next(each for each in IDS if each != cluster.controller_id)
+        running = [each for each in IDS if each != absent]
+        await cluster.stop(absent)
+        request = DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=30_000)
+        await cluster.call(running[0], request, DeleteTopicsResponse)
+        await cluster.until(
+            lambda: all(
+                [each.brokers for each in cluster.image(e).deletions.values()] == [(absent,)]
+                for e in running
+            )
+        )
+        assert _partition_directories(tmp_path / str(absent)) == 1
+        await cluster.start(absent)
+        await cluster.until(lambda: all(not cluster.image(each).deletions for each in IDS))
+        assert [_partition_directories(tmp_path / str(each)) for each in IDS] == [0, 0, 0]
+
+    run(test)
+
+
+def _partition_directories(path: Path) -> int:
+    return sum(parse_directory_name(each.name) is not None for each in path.iterdir())
 
 
 def test_a_clean_stop_is_proven_by_the_epoch_in_kafkas_file(

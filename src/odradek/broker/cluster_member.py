@@ -35,6 +35,7 @@ from odradek.broker.cluster_identity import (
     admission,
 )
 from odradek.broker.controller_locator import ControllerLocator
+from odradek.broker.finished_deletions import FinishedDeletions
 from odradek.broker.heartbeats import BrokerHeartbeats
 from odradek.broker.leadership_lease import Heard, LeadershipLease
 from odradek.broker.requests.cluster import ClusterMembership
@@ -150,6 +151,14 @@ class ClusterMember(ClusterMembership):
             broker_id=self._node_id,
             broker_epoch=lambda: self.broker_epoch,
             metadata_offset=lambda: self.image.offset,
+            timers=environment.timers,
+        )
+
+        self._finished_deletions = FinishedDeletions(
+            self.new_channel("deletions"),
+            broker_id=self._node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            image=lambda: self.image,
             timers=environment.timers,
         )
 
@@ -344,6 +353,7 @@ class ClusterMember(ClusterMembership):
 
     def deletions_finished(self, topic_ids: Collection[Uuid]) -> None:
         """Report soon that this broker has no logs of these deleted topics."""
+        self._finished_deletions.add(topic_ids)
 
     # --- stop ---
 
@@ -374,6 +384,7 @@ class ClusterMember(ClusterMembership):
         await self.heartbeats.stop()
         if self._feed is not None:
             await self._feed.stop()
+        await self._finished_deletions.stop()
         for channel in self._channels:
             channel.close()
         await asyncio.gather(self.lifecycle.close(), self.cluster_controller.stop())

@@ -18,6 +18,8 @@ from odradek.protocol.messages.assign_replicas_to_dirs_response import (
 )
 from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from odradek.protocol.messages.finish_deletions_request import FinishDeletionsRequest
+from odradek.protocol.messages.finish_deletions_response import FinishDeletionsResponse
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.metadata_feed_response import MetadataFeedResponse
 from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
@@ -51,6 +53,21 @@ class BrokerRequests:
     ) -> Result[AssignReplicasToDirsResponse]:
         """Take the log directories of a broker's replicas."""
         return run(self._assign_replicas_to_dirs(request))
+
+    def finish_deletions(self, request: FinishDeletionsRequest) -> Result[FinishDeletionsResponse]:
+        """Take the report that a broker has removed its logs of deleted topics."""
+        return run(self._finish_deletions(request))
+
+    async def _finish_deletions(
+        self, request: FinishDeletionsRequest
+    ) -> Result[FinishDeletionsResponse]:
+        try:
+            await self._controller.deletions_finished(
+                BrokerId(request.broker_id), request.broker_epoch, request.topic_ids
+            )
+        except KafkaError as error:
+            return Result(FinishDeletionsResponse(error.code))
+        return Result(FinishDeletionsResponse())
 
     async def _assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest

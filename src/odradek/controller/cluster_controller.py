@@ -673,10 +673,17 @@ class ClusterController:
         """Delete topics by id. The results are in the order of `ids`."""
         return await self._planned(lambda term: plans.planning_topic_deletions(term.image, ids))
 
-    async def deletions_finished(self, broker: BrokerId, topic_ids: Collection[Uuid]) -> None:
-        """Record that a broker has no logs of these deleted topics, and none can reappear."""
+    async def deletions_finished(
+        self, broker: BrokerId, epoch: int, topic_ids: Collection[Uuid]
+    ) -> None:
+        """Record that a broker has no logs of these deleted topics, and none can reappear.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH, NOT_CONTROLLER.
+        """
 
         async def finish(term: ControllerTerm) -> None:
+            _sender(term.image, broker, epoch)
             plan = plans.plan_deletions_finished(term.image, broker, topic_ids)
             await term.commit(plan.records)
 

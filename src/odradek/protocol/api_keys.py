@@ -101,6 +101,7 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     METADATA_FEED = 20000
     METADATA_IMAGE = 20001
+    FINISH_DELETIONS = 20002
 
 
 # Of Kafka 4.1: lowest version, highest stable version, first flexible version. APIs that
@@ -199,6 +200,7 @@ API_RANGES: dict[ApiKey, tuple[int, int, int]] = {
 OWN_API_RANGES: dict[ApiKey, tuple[int, int, int]] = {
     ApiKey.METADATA_FEED: (0, 0, 0),
     ApiKey.METADATA_IMAGE: (0, 0, 0),
+    ApiKey.FINISH_DELETIONS: (0, 0, 0),
 }
 
 # First version whose header has a tag section, for every API that was not removed.
@@ -294,4 +296,5 @@ FLEXIBLE_FROM: dict[int, int] = {
     92: 0,
     20000: 0,
     20001: 0,
+    20002: 0,
 }

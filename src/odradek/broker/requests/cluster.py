@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     )
     from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
     from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+    from odradek.protocol.messages.finish_deletions_request import FinishDeletionsRequest
+    from odradek.protocol.messages.finish_deletions_response import FinishDeletionsResponse
     from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
     from odradek.protocol.messages.metadata_feed_response import MetadataFeedResponse
     from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
@@ -53,6 +55,11 @@ class ControllerRequests(Protocol):
         self, request: AssignReplicasToDirsRequest, /
     ) -> Result[AssignReplicasToDirsResponse]:
         """Take the log directories of a broker's replicas."""
+
+    def finish_deletions(
+        self, request: FinishDeletionsRequest, /
+    ) -> Result[FinishDeletionsResponse]:
+        """Take the report that a broker has removed its logs of deleted topics."""
 
     def poll(self, request: MetadataFeedRequest, /) -> Result[MetadataFeedResponse]:
         """Return the changes of the metadata after a position, or wait for the next one."""
