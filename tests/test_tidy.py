@@ -54,8 +54,6 @@ def test_module_has_a_docstring(path: Path) -> None:
 def test_no_module_is_an_orphan() -> None:
     """Every module is imported by another module, or is an entry point that is listed here."""
     entry_points = {
-        "replication.fetcher_manager",  # awaits the composition of a broker of a cluster
-        "replication.isr_proposals",  # awaits the composition of a broker with replicas
         "__main__",
         "protocol.generate",
         "protocol.interpret",  # the oracle of the property tests
@@ -550,7 +548,6 @@ USED_ELSEWHERE = {
             "resume_writing",
         )
     ),
-    "replication.fetcher_manager.fetcher_settings",  # awaits the composition of a cluster's broker
     # awaits the controller of a cluster
     "controller.election.broker_unfenced",
 }

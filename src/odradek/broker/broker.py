@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from odradek.metadata.store.interface import MetadataStore, SingleNodeStore
     from odradek.metadata.store.sqlite import SqliteStore
     from odradek.net.connection import Chunks, Connection, Dispatch, Reply
+    from odradek.replication.replication_parts import ReplicationParts
     from odradek.results import Result
 
 logger = logging.getLogger(__name__)
@@ -188,6 +189,7 @@ class BrokerServer:
         """Start a broker that belongs to a cluster, in the order of `cluster_member`."""
         from odradek.broker.cluster_member import ClusterMember, ClusterSettings
         from odradek.broker.replica_directories import ReplicaDirectories
+        from odradek.broker.replication_wiring import Replication
         from odradek.broker.requests.start_gate import StartGate
 
         settings = self._cluster_settings or ClusterSettings()
@@ -197,9 +199,13 @@ class BrokerServer:
         lifecycle = member.lifecycle
         await self._load_logs(log_manager, member.cluster_id, lambda: lifecycle.registered_epoch)
         controller = member.cluster_controller
-        self._make_services(log_manager, controller, member, member)
+        executor = self._threads.executor
+        replication = Replication(self.config, self._environment, member, executor)
+        self._make_services(log_manager, controller, member, member, replication.parts)
         assert self.services.cluster is not None, "made for a member"
-        self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
+        parts_ms = self._stopping.limits.parts_ms
+        self._stopping.add("the replication", replication.stop, parts_ms)
+        self._stopping.add("the cluster", member.stop, parts_ms)
         member.add_channel(self.services.cluster.channel)
         self._directories = ReplicaDirectories(
             BrokerId(self.config.node_id),
@@ -323,6 +329,7 @@ class BrokerServer:
         self,
         log_manager: LogManager,
         deletions_finished: Callable[[Collection[Uuid]], None],
+        replication: ReplicationParts | None,
     ) -> ReplicaManager:
         loop = asyncio.get_running_loop()
         replica_manager = ReplicaManager(
@@ -335,6 +342,7 @@ class BrokerServer:
             loop,
             self._threads.decompression,
             deletions_finished,
+            replication,
         )
         self._stopping.add("the partitions", replica_manager.stop, self._stopping.limits.parts_ms)
 
@@ -355,6 +363,7 @@ class BrokerServer:
         controller: Controller | ClusterController,
         metadata: Controller | ClusterMember,
         membership: ClusterMembership | None,
+        replication: ReplicationParts | None = None,
     ) -> None:
         """Make the services that request handlers use.
 
@@ -363,9 +372,12 @@ class BrokerServer:
             controller: Executes the requests that change metadata.
             metadata: Publishes the image of this broker.
             membership: The state of the cluster. None in a single broker.
+            replication: The parts for partitions with other replicas.
         """
         config, clock = self.config, self._clock
-        replica_manager = self._make_replica_manager(log_manager, metadata.deletions_finished)
+        replica_manager = self._make_replica_manager(
+            log_manager, metadata.deletions_finished, replication
+        )
         cluster = None
         if membership is not None:
             from odradek.broker.requests.cluster_parts import cluster_requests
