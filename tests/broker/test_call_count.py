@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,14 @@ from odradek.config.broker import BrokerConfig
 from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
 from odradek.records.record import Record, build_batch
+from odradek.replication.follower_news import FollowerNews
+from odradek.replication.partition import Partition
 from testkit.requests import batch, fetch, produce
 from testkit.wire import request_bytes
 from tests.helpers.call_count import CallCount, count_calls
+from tests.helpers.led_partitions import led
 from tests.helpers.mock_transport import MockTransport, open_connection
+from tests.replication.cluster_fakes import ALL, EPOCH, A, B, Cluster, Target
 
 # Every batch has about this many bytes for any number of records. All batches therefore take the
 # same path to the disk and to the socket: one receive, one write, and a region sent by sendfile.
@@ -60,6 +65,15 @@ REPEATED_FETCH_CALLS_MAX = 50
 # - 1 reads with RWF_NOWAIT, so that the event loop never waits for the disk.
 # - 3 find that the request has another shape, and do not learn it.
 FETCH_CALLS_MAX = 119
+# Produce with acks=1 to a partition with two followers, a request that repeats the one before. 39
+# calls are for the request: 2 more report the append to the sessions of the followers, and 6 note
+# the new log end. 32 are for two fetches at the log end, which read nothing and advance the high
+# watermark.
+REPLICATED_PRODUCE_CALLS_MAX = 71
+# The same with acks=all, a request without a shape: 117 calls until it waits, 32 for the fetches,
+# and 88 to complete and encode it. Its response is sent in the next iteration of the event loop,
+# which is not counted.
+REPLICATED_ACKS_ALL_CALLS_MAX = 237
 # Produce to a compacted topic: for records of equal sizes, a constant number of calls compares all
 # of them. For other records, one C call reads the first bytes of each. The other calls are those of
 # a request without a shape, and 7 to examine the batch.
@@ -232,5 +246,47 @@ def test_fetch_costs_the_same_for_any_number_of_records(
         counts = {
             each: runner.run(count(records_of(each), partition))
             for partition, each in enumerate(RECORD_COUNTS)
+        }
+    check(counts, calls_max)
+
+
+def executed_and_fetched(execute: Callable[[], None], partition: Partition, target: Target) -> None:
+    """Execute a produce request, and fetch at the log end in the name of two followers."""
+    execute()
+    for replica in (A, B):
+        partition.fetch_as_follower(replica, EPOCH, target, 0, updates=True)
+
+
+@pytest.mark.parametrize(
+    ("acks", "calls_max"),
+    [(1, REPLICATED_PRODUCE_CALLS_MAX), (-1, REPLICATED_ACKS_ALL_CALLS_MAX)],
+)
+def test_produce_to_a_replicated_partition_costs_the_same_for_any_number_of_records(
+    tmp_path: Path, acks: int, calls_max: int
+) -> None:
+    with running_broker(tmp_path) as (runner, server):
+
+        async def count(records: bytes, added: int, number: int) -> CallCount:
+            partition = server.services.replica_manager.partition("t", number)
+            partition._parts = Cluster().parts
+            partition.become_leader(led(partition.leader_epoch + 1, ALL))
+            for replica in (A, B):
+                news = FollowerNews(replica, EPOCH)
+                news.watch(Target(0, partition.leader_epoch), partition)
+            connection, transport = open_connection(Dispatcher(server.services).dispatch)
+            request = framed(produce(records=records, partition=number, acks=acks), 9)
+            for _ in range(WARM_UP + 1):
+                end_offset = partition.log.log_end_offset + added
+                target = Target(end_offset, partition.leader_epoch)
+                execute = received(connection, request)
+                result = count_calls(partial(executed_and_fetched, execute, partition, target))
+                await asyncio.sleep(0)
+            assert transport.writes == WARM_UP + 1
+            assert partition.log.high_watermark == end_offset
+            return result
+
+        counts = {
+            each: runner.run(count(records_of(each), each, number))
+            for number, each in enumerate(RECORD_COUNTS)
         }
     check(counts, calls_max)

@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from odradek.environment.clock import ManualClock
 from odradek.environment.timers import LoopTimers
-from odradek.replication.purgatory import DelayedOperation, Purgatory
+from odradek.replication.purgatory import (
+    DEADLINE_TICK_MS,
+    EXACT_BELOW_MS,
+    Deadlines,
+    DelayedOperation,
+    Purgatory,
+)
+from tests.helpers.manual_timers import SteppedTimers
 
 
 class Operation(DelayedOperation):
@@ -134,5 +142,46 @@ def test_after_end_all_no_operation_is_delayed() -> None:
         assert not purgatory.watch(operation, 60_000)
         await iterations()
         assert operation.calls == ["released", "complete"]
+
+    run(check)
+
+
+class TimedOperation(Operation):
+    def release(self) -> None:
+        self.calls.append("released")
+
+
+def test_deadlines_share_a_timer_and_are_at_most_a_tick_late() -> None:
+    async def check(purgatory: Purgatory) -> None:
+        clock = ManualClock()
+        timers = SteppedTimers(clock)
+        deadlines = Deadlines(clock, timers)
+        first, second, third = (TimedOperation(purgatory) for _ in range(3))
+        deadlines.add(first, 30_000)
+        deadlines.add(second, 30_000 + DEADLINE_TICK_MS - 1)
+        deadlines.add(third, 30_000 + DEADLINE_TICK_MS)
+        assert timers.armed == 2
+        timers.advance(29_999)
+        assert first.calls == []
+        second.cancel()
+        timers.advance(DEADLINE_TICK_MS + 1)
+        assert (first.calls, second.calls) == (["expired", "released", "complete"], ["released"])
+        assert third.calls == []
+        timers.advance(DEADLINE_TICK_MS)
+        assert third.calls == ["expired", "released", "complete"]
+
+    run(check)
+
+
+def test_short_deadline_is_exact() -> None:
+    async def check(purgatory: Purgatory) -> None:
+        clock = ManualClock()
+        timers = SteppedTimers(clock)
+        operation = TimedOperation(purgatory)
+        Deadlines(clock, timers).add(operation, EXACT_BELOW_MS - 1)
+        timers.advance(EXACT_BELOW_MS - 2)
+        assert operation.calls == []
+        timers.advance(1)
+        assert operation.calls == ["expired", "released", "complete"]
 
     run(check)

@@ -133,6 +133,7 @@ class Partition:
         "_produces",
         "_stable_offset_seen",
         "_when_truncated",
+        "acknowledges_on_append",
         "appends_as_received",
         "commits_on_append",
         "error",
@@ -195,8 +196,10 @@ class Partition:
         self.needs_recompression = False
         # Neither of the two. A single attribute, because the produce path reads it.
         self.appends_as_received = False
-        # Batches are appended unopened and the append commits them: a flush is never due, and no
-        # other replica has to confirm.
+        # Batches are appended unopened, and a flush is never due: the append alone is acknowledged
+        # with acks=1.
+        self.acknowledges_on_append = False
+        # In addition no other replica has to confirm: the append commits the batch.
         self.commits_on_append = False
         self.config_changed()
 
@@ -206,11 +209,8 @@ class Partition:
         self.needs_record_validation = self.internal or config.cleanup_compact
         self.needs_recompression = config.compression_type != "producer"
         self.appends_as_received = not self.needs_record_validation and not self.needs_recompression
-        self.commits_on_append = (
-            self.appends_as_received
-            and config.flush_messages == LONG_MAX
-            and len(self.replicas) <= 1
-        )
+        self.acknowledges_on_append = self.appends_as_received and config.flush_messages == LONG_MAX
+        self.commits_on_append = self.acknowledges_on_append and len(self.replicas) <= 1
         if self.replication is not None:
             parts = self._cluster
             lag_ms = parts.replica_lag_time_max_ms

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
+    from odradek.environment.clock import Clock
     from odradek.environment.timers import Timer, Timers
 
 OPERATIONS_WAITING_MAX = 10_000
@@ -23,6 +24,11 @@ PARTITIONS_WAITING_MAX = 250_000
 """Maximum number of partitions of all delayed fetches, of some 500 bytes each. When it is exceeded,
 the oldest fetch completes as well.
 """
+
+DEADLINE_TICK_MS = 100
+"""The precision of long timeouts in `Deadlines`."""
+EXACT_BELOW_MS = 1_000
+"""A shorter timeout has a timer of its own."""
 
 
 class DelayedOperation:
@@ -74,6 +80,53 @@ class DelayedOperation:
         if self.timer is not None:
             self.timer.cancel()
         self.release()
+
+
+class Deadlines:
+    """The deadlines of many operations, with one timer for all of the same `DEADLINE_TICK_MS`.
+
+    Most produce requests end long before their timeout. A timer for each of them, which is set and
+    cancelled, would cost more than the rest of the wait. A deadline is late by one tick at most.
+    """
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._ticks: dict[int, dict[DelayedOperation, None]] = {}
+
+    def add(self, operation: DelayedOperation, timeout_ms: int) -> None:
+        """Expire the operation after `timeout_ms`, unless it completes before."""
+        if timeout_ms < EXACT_BELOW_MS:
+            delay_s = max(timeout_ms, 0) / 1000
+            operation.timer = self._timers.call_later(delay_s, operation.expire)
+            return
+        now_ms = self._clock.monotonic_ms()
+        tick = int(now_ms + timeout_ms) // DEADLINE_TICK_MS + 1
+        operations = self._ticks.get(tick)
+        if operations is None:
+            operations = self._ticks[tick] = {}
+            self._timers.call_later((tick * DEADLINE_TICK_MS - now_ms) / 1000, self._expire, tick)
+        operations[operation] = None
+        operation.timer = _Deadline(operations, operation)
+
+    def _expire(self, tick: int) -> None:
+        for operation in tuple(self._ticks.pop(tick, ())):
+            operation.expire()
+
+
+class _Deadline:
+    """A deadline in `Deadlines`."""
+
+    __slots__ = ("_operation", "_operations")
+
+    def __init__(
+        self, operations: dict[DelayedOperation, None], operation: DelayedOperation
+    ) -> None:
+        self._operations = operations
+        self._operation = operation
+
+    def cancel(self) -> None:
+        self._operations.pop(self._operation, None)
 
 
 class Purgatory:

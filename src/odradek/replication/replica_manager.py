@@ -38,7 +38,7 @@ from odradek.replication.fetch_data import FetchPartitionData
 from odradek.replication.follower_fetch import FollowerData, fetch_for_follower
 from odradek.replication.offset_lookup import OffsetLookup
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
-from odradek.replication.purgatory import Purgatory
+from odradek.replication.purgatory import Deadlines, Purgatory
 from odradek.replication.record_append import (
     FEW_ENTRIES,
     AppendEntry,
@@ -114,6 +114,7 @@ class ReplicaManager:
         # The newest image that was applied, for the leaders of partitions on other brokers.
         self._image = MetadataImage()
         self.fetches = Purgatory(loop, timers)
+        self._deadlines = Deadlines(clock, timers)
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
         # DeleteRecords requests. They wait for fewer replicas when a broker is fenced.
         self._delayed_deletions: dict[DelayedDeleteRecords, None] = {}
@@ -623,8 +624,7 @@ class ReplicaManager:
         """
         delayed = DelayedProduce(required_offsets, on_ready, committed=committed)
         if timeout_ms is not None:
-            delay_s = max(timeout_ms, 0) / 1000
-            delayed.timer = self._timers.call_later(delay_s, delayed.expire)
+            self._deadlines.add(delayed, timeout_ms)
         for partition in tuple(required_offsets):
             if partition.flush_due_offset:
                 self.start_flush(partition)
@@ -756,8 +756,7 @@ class ReplicaManager:
                 deleted.complete(partition.low_watermark)
 
         delayed = DelayedDeleteRecords(partition, offset, finish)
-        delay_s = max(timeout_ms, 0) / 1000
-        delayed.timer = self._timers.call_later(delay_s, delayed.expire)
+        self._deadlines.add(delayed, timeout_ms)
         self._delayed_deletions[delayed] = None
         delayed.watch()
         return deleted

@@ -10,12 +10,12 @@ This module does not know the layout of any version. A producer with 12 partitio
 4,095 combinations of them, so the parts between two partitions are learnt separately.
 
 This and `odradek.broker.requests.repeated_fetch` are the only exceptions to the rule that a request
-has one path. The general path executes every request that needs a further check: a partition that
-does not commit on append, a flush that is due, a transaction, a quota. A shape belongs to one value
-of `ReplicaManager.generation`, which increases with every change of topics, leadership and configs.
-Shapes of another generation are forgotten. If the log refuses a batch, the request stays on this
-path, because the log may already have written into the batch. The handler then makes the response.
-Tests change every byte of a frame and compare both paths.
+has one path. The general path executes every request that needs a further check: acks=all to a
+partition with other replicas, a flush that is due, a transaction, a quota. A shape belongs to one
+value of `ReplicaManager.generation`, which increases with every change of topics, leadership and
+configs. Shapes of another generation are forgotten. If the log refuses a batch, the request stays
+on this path, because the log may already have written into the batch. The handler then makes the
+response. Tests change every byte of a frame and compare both paths.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ class RepeatedProduce:
         batch = frame[start:end]
         now_ms = services.clock.time_ms()
         try:
-            # This holds for acks=all, too: on a partition that commits on append, no other replica
-            # has to confirm the records.
+            # This holds for acks=all, too. Such a request has a shape only if the partition commits
+            # on append, where no other replica has to confirm the records.
             info = partition.append(batch, ACKS_LEADER, now_ms)
         except KafkaError as error:
             results = [refused(partition, error)]
@@ -350,7 +350,12 @@ class RepeatedProduce:
             key = topic.topic_id if version >= PRODUCE_TOPIC_ID_FROM else topic.name
             for data in topic.partition_data:
                 partition = manager.find(key, data.index)
-                if partition is None or not partition.commits_on_append or count == PARTITIONS_MAX:
+                if partition is None or count == PARTITIONS_MAX:
+                    return ()
+                if not (
+                    partition.commits_on_append
+                    or (request.acks == ACKS_LEADER and partition.acknowledges_on_append)
+                ):
                     return ()
                 found[partition] = None
                 count += 1
