@@ -16,6 +16,7 @@ from odradek.broker.requests.follower_sessions import (
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
+from odradek.replication.fetch_data import FetchPartitionData
 
 A, B = BrokerId(2), BrokerId(3)
 TOPIC = Uuid(bytes(16))
@@ -67,6 +68,15 @@ def test_full_fetch_visits_all_partitions_and_an_incremental_one_those_that_it_n
     assert sorted(number for _, number in session.partitions) == [1, 2, 7]
     assert session.partitions[TOPIC, 1].fetch_offset == 4
     assert followers.sessions.partition_count == 3
+
+
+def test_a_response_includes_uncommitted_records_which_are_copied() -> None:
+    followers = Followers()
+    session = followers.open()
+    target = session.partitions[TOPIC, 0]
+    assert session.includes(target, FetchPartitionData(high_watermark=5))
+    assert not session.includes(target, FetchPartitionData(high_watermark=5))
+    assert session.includes(target, FetchPartitionData(high_watermark=5, copied=b"records"))
 
 
 def test_session_epoch_counts_the_requests() -> None:

@@ -114,7 +114,8 @@ class FetchSession:
 
         A partition with records moves to the end of the session.
         """
-        has_records = data.region is not None and data.region.length > 0
+        region = data.region
+        has_records = bool(data.copied) if region is None else region.length > 0
         changed = (
             has_records
             or known.high_watermark != data.high_watermark
