@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -67,6 +67,7 @@ class RecordingEnsemble(MemoryEnsemble):
         self.positions: list[tuple[int, int]] = []
         self.violations: list[str] = []
         self.coverage: Counter[str] = Counter()
+        self._registered: dict[BrokerId, BrokerRegistration] = {}
 
     def _commit(self, operations: Sequence[Operation], session_id: int) -> list[Performed]:
         epoch = self._epoch()
@@ -100,6 +101,34 @@ class RecordingEnsemble(MemoryEnsemble):
             isinstance(each, Create) and each.path.startswith(znodes.DELETE_TOPICS)
             for each in operations
         )
+
+        for each in operations:
+            if isinstance(each, Create | Set) and each.path.startswith(znodes.REGISTRATIONS + "/"):
+                self._check_registration(BrokerId(int(each.path.rpartition("/")[2])), each.data)
+
+    def _check_registration(self, broker: BrokerId, data: bytes) -> None:
+        """Check rule E4: when an unclean restart is registered, no ISR or ELR has the broker."""
+        now = znodes.decode_registration(broker, data)
+        before = self._registered.get(broker, now)
+        self._registered[broker] = now
+        if before.boot_id == now.boot_id or before.incarnation_id == now.incarnation_id:
+            return
+        self.coverage["registered unclean restarts"] += 1
+        for path, state in self._states():
+            recovers = state.get("leader_recovery_state") and state["isr"] == [broker]
+            if broker in (*state["isr"], *state.get("elr", ())) and not recovers:
+                self.violations.append(f"{path} has the restarted broker {broker}: {state}")
+
+    def _states(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the states of all partitions."""
+        for name in self.tree.children(znodes.TOPICS):
+            if not self.tree.find(f"{znodes.TOPICS}/{name}/partitions"):
+                continue
+            for number in self.tree.children(f"{znodes.TOPICS}/{name}/partitions"):
+                path = f"{znodes.TOPICS}/{name}/partitions/{number}/state"
+                node = self.tree.find(path)
+                if node is not None:
+                    yield path, znodes.decode(node.data)
 
     def _check_position(self, data: bytes, controller_epoch: int) -> None:
         position = epoch, offset = znodes.decode_position(data)

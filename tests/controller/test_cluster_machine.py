@@ -63,12 +63,15 @@ TARGETS = st.sampled_from([None, None, None, BrokerId(1), BrokerId(2), BrokerId(
 """Where a request goes: mostly to the active controller."""
 
 
+MIN_ISR = "min.insync.replicas"
+
 COVERED = (
     "elections",
     "elections and writes that the epoch refuses",
     "divided creations",
     "divided deletions",
     "unclean restarts",
+    "registered unclean restarts",
     "expired sessions",
     "requests without an outcome",
 )
@@ -193,7 +196,7 @@ class ControllersMachine(RuleBasedStateMachine):
     @rule(number=TARGETS, data=st.data(), minimum=st.integers(1, 3))
     def alter_config(self, number: BrokerId | None, data: st.DataObject, minimum: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.created)))
-        op = ConfigOp("min.insync.replicas", OpType.SET, str(minimum))
+        op = ConfigOp(MIN_ISR, OpType.SET, str(minimum))
         change = ConfigChange(ResourceType.TOPIC, name, (op,))
         self._begin(self._target(number).controller.alter_configs([change]))
 
@@ -229,6 +232,19 @@ class ControllersMachine(RuleBasedStateMachine):
     @rule(election=st.sampled_from([Election.PREFERRED, Election.UNCLEAN]), number=TARGETS)
     def elect_leaders(self, election: Election, number: BrokerId | None) -> None:
         self._begin(self._target(number).controller.elect_leaders(election, None))
+
+    @rule(minimum=st.integers(1, 3), number=TARGETS)
+    def alter_minimum_of_all_brokers(self, number: BrokerId | None, minimum: int) -> None:
+        op = ConfigOp(MIN_ISR, OpType.SET, str(minimum))
+        change = ConfigChange(ResourceType.BROKER, "", (op,))
+        self._begin(self._target(number).controller.alter_configs([change]))
+
+    @rule(number=NODES)
+    def unregister(self, number: BrokerId) -> None:
+        """It is registered again when it starts again, or with the next controller."""
+        active = self.world.active()
+        if active is not None:
+            self._begin(active.controller.unregister_broker(number))
 
     @rule(number=NODES)
     def shut_down(self, number: BrokerId) -> None:
@@ -313,6 +329,22 @@ class ControllersMachine(RuleBasedStateMachine):
             assert len(set(firsts)) == len(firsts)
 
     @invariant()
+    def sets_of_replicas_are_consistent(self) -> None:
+        """Rule E4: only an ISR below the minimum of the same image has an ELR."""
+        active = self.world.active() if hasattr(self, "world") else None
+        if active is None:
+            return
+        image = active.controller.image
+        minimum = image.broker_configs.get("", {}).get(MIN_ISR, "1")
+        for topic in image.topics_by_id.values():
+            needed = int(image.topic_configs.get(topic.name, {}).get(MIN_ISR, minimum))
+            for each in topic.partitions:
+                assert set(each.isr) | set(each.elr) <= set(each.replicas), each
+                assert not set(each.isr) & set(each.elr), each
+                assert not each.elr or len(each.isr) < min(needed, len(each.replicas)), each
+                assert each.leader == NO_LEADER or each.leader in each.isr, each
+
+    @invariant()
     def epochs_of_partitions_never_decrease(self) -> None:
         active = self.world.active() if hasattr(self, "world") else None
         if active is None:
@@ -333,6 +365,9 @@ class ControllersMachine(RuleBasedStateMachine):
         for node in self.world.nodes.values():
             node.polls = True
         self.world.advance(60)
+        # A broker that was unregistered while it runs is registered by the next controller.
+        self.administrator_deletes_controller()
+        self.world.advance(10)
         self.world.run(_all(self.requests))
         self.world.advance(20)
         try:
