@@ -53,7 +53,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition
 from odradek.log.log_append_info import LogAppendInfo
 from odradek.log.unified_log import UnifiedLog
-from odradek.metadata.image import MetadataImage, TopicImage
+from odradek.metadata.image import MetadataImage
 from odradek.records.batch import NO_PRODUCER_ID, Compression
 from odradek.results import PendingResult, Result
 
@@ -66,6 +66,8 @@ COMMIT_TIMEOUT_MS = 5_000
 # reads the name code unit by code unit.
 PARTITIONS_REMEMBERED_MAX = 10_000
 
+
+_LED_BY_OTHERS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
@@ -228,12 +230,15 @@ class CoordinatorRuntime(Generic[S]):
     def load_all(self, partition_count: int) -> None:
         """Begin to load every shard of the topic.
 
-        Log a warning for each partition that this broker cannot serve.
+        Log a warning for each partition that this broker leads and cannot serve.
         """
         for partition in range(partition_count):
             try:
                 self.load(partition)
             except KafkaError as error:
+                cause = error.__cause__
+                if isinstance(cause, KafkaError) and cause.code in _LED_BY_OTHERS:
+                    continue
                 logger.warning(
                     "cannot serve %s-%d: %s. Requests for it get NOT_COORDINATOR",
                     self._topic,
@@ -326,7 +331,9 @@ class CoordinatorRuntime(Generic[S]):
     def follow(self, old: MetadataImage, new: MetadataImage) -> None:
         """Drop the shards whose leader epoch ends when `new` replaces `old`.
 
-        Drop all shards when the topic was deleted or created again.
+        Begin to load the shards of partitions that this broker leads in a new epoch. Their timers
+        and prepared transactions must not wait for the next request. Drop all shards when the
+        topic was deleted or created again.
         """
         before = old.topics_by_name.get(self._topic)
         after = new.topics_by_name.get(self._topic)
@@ -335,8 +342,10 @@ class CoordinatorRuntime(Generic[S]):
         if after is None or after.topic_id != before.topic_id:
             self.unload_all(ErrorCode.NOT_COORDINATOR)
             return
-        for partition in [*self._shards, *self._loading, *self._damaged]:
-            if _leader_epoch(before, partition) != _leader_epoch(after, partition):
+        for partition, (was, now) in enumerate(
+            zip(before.partitions, after.partitions, strict=False)
+        ):
+            if was is not now and was.leader_epoch != now.leader_epoch:
                 self.reload(partition)
 
     # -- writing -----------------------------------------------------------------------------------
@@ -600,12 +609,6 @@ class CoordinatorRuntime(Generic[S]):
         shard = self._shards.get(partition)
         if shard is not None:
             shard.on_timer(key)
-
-
-def _leader_epoch(topic: TopicImage, partition: int) -> int:
-    """Return the leader epoch of a partition, or -1 when the partition does not exist."""
-    found = topic.partitions[partition : partition + 1]
-    return found[0].leader_epoch if found else -1
 
 
 def complete_tickets(completed: list[tuple[Ticket, object]]) -> None:

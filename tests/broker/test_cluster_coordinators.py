@@ -1,0 +1,157 @@
+"""Group coordinators in a cluster: each shard is on the one broker that has its partition."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.coordinator.runtime import partition_for
+from odradek.errors import ErrorCode
+from odradek.metadata.topics import CONSUMER_OFFSETS
+from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from odradek.protocol.messages.find_coordinator_response import FindCoordinatorResponse
+from odradek.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
+from odradek.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from odradek.protocol.messages.offset_fetch_response import OffsetFetchResponse
+from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
+
+IDS = (1, 2, 3)
+PARTITIONS = 6
+Test = Callable[[ClusterBrokers], Awaitable[None]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, patient: None) -> Callable[[Test], None]:
+    config = {"offsets.topic.num.partitions": str(PARTITIONS)}
+    return lambda test: run_with_cluster(tmp_path, test, config=config)
+
+
+async def coordinator(cluster: ClusterBrokers, group: str, at: int) -> tuple[ErrorCode, int]:
+    """Return the coordinator of a group as a broker names it."""
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    response = await cluster.call(at, request, FindCoordinatorResponse, version=4)
+    (found,) = response.coordinators
+    return ErrorCode(found.error_code), found.node_id
+
+
+async def find(cluster: ClusterBrokers, group: str) -> int:
+    """Return the coordinator of a group, when all running brokers name it."""
+    while True:
+        found = {await coordinator(cluster, group, each) for each in cluster.servers}
+        if len(found) == 1:
+            ((error, broker),) = found
+            if error is ErrorCode.NONE:
+                return broker
+
+
+async def commit(cluster: ClusterBrokers, group: str, offset: int, at: int) -> ErrorCode:
+    partition = OffsetCommitRequestPartition(0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic("t", partitions=[partition])
+    request = OffsetCommitRequest(group, topics=[topic])
+    response = await cluster.call(at, request, OffsetCommitResponse, version=9)
+    return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+async def committed(cluster: ClusterBrokers, group: str, at: int) -> int | ErrorCode:
+    topic = OffsetFetchRequestTopics("t", partition_indexes=[0])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=[topic])])
+    response = await cluster.call(at, request, OffsetFetchResponse, version=9)
+    (found,) = response.groups
+    if found.error_code:
+        return ErrorCode(found.error_code)
+    offset: int = found.topics[0].partitions[0].committed_offset
+    return offset
+
+
+async def committed_after_loading(cluster: ClusterBrokers, group: str, at: int) -> int | ErrorCode:
+    while True:
+        found = await committed(cluster, group, at)
+        if found is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return found
+
+
+def group_of(cluster: ClusterBrokers, broker: int) -> str:
+    """Return a group whose coordinator is the broker."""
+    for number in range(100):
+        group = f"group-{number}"
+        if cluster.leader(CONSUMER_OFFSETS, partition_for(group, PARTITIONS)) == broker:
+            return group
+    raise AssertionError(f"broker {broker} leads no partition of {CONSUMER_OFFSETS}")
+
+
+def test_other_brokers_are_not_the_coordinator(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t")
+        await find(cluster, "any")
+        for broker in IDS:
+            group = group_of(cluster, broker)
+            assert await find(cluster, group) == broker
+            for at in IDS:
+                expected = ErrorCode.NONE if at == broker else ErrorCode.NOT_COORDINATOR
+                assert await commit(cluster, group, 7, at) is expected
+                assert await committed(cluster, group, at) == (expected or 7)
+
+    run(test)
+
+
+def test_coordinator_that_is_down_is_not_available_and_keeps_its_offsets(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t")
+        await find(cluster, "any")
+        broker = next(each for each in IDS if each != cluster.controller_id)
+        group = group_of(cluster, broker)
+        assert await commit(cluster, group, 7, broker) is ErrorCode.NONE
+        await cluster.stop(broker)
+        for at in cluster.servers:
+            expected = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+            while await coordinator(cluster, group, at) != expected:
+                pass
+            assert await commit(cluster, group, 8, at) is ErrorCode.NOT_COORDINATOR
+        await cluster.start(broker)
+        assert await find(cluster, group) == broker
+        assert await committed_after_loading(cluster, group, broker) == 7
+        assert await commit(cluster, group, 8, broker) is ErrorCode.NONE
+
+    run(test)
+
+
+def test_coordinator_with_an_expired_session_resigns_and_loads_its_shards_again(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t")
+        await find(cluster, "any")
+        broker = next(each for each in IDS if each != cluster.controller_id)
+        group = group_of(cluster, broker)
+        assert await commit(cluster, group, 7, broker) is ErrorCode.NONE
+        partition = partition_for(group, PARTITIONS)
+        runtime = cluster.servers[broker].services.coordinators.groups.runtime
+        before = runtime.shard(partition)
+        epoch = cluster.member(broker).broker_epoch
+        cluster.expire(broker)
+        await cluster.until(lambda: cluster.member(broker).broker_epoch > epoch)
+        await cluster.until(
+            lambda: (
+                cluster.leader(CONSUMER_OFFSETS, partition) == broker
+                and runtime.serves(partition, before) is False
+            )
+        )
+        # No request has asked for the shard: the election begins to load it.
+        await cluster.until(lambda: any(each.partition == partition for each in runtime.shards()))
+        assert await find(cluster, group) == broker
+        assert await committed_after_loading(cluster, group, broker) == 7
+
+    run(test)
