@@ -68,7 +68,7 @@ def test_a_record_with_acks_all_is_on_every_replica(run: Callable[[Test], None])
     run(test)
 
 
-@pytest.mark.parametrize("of_controller", [False])
+@pytest.mark.parametrize("of_controller", [True, False])
 def test_another_replica_leads_when_the_leader_stops(
     run: Callable[[Test], None], *, of_controller: bool
 ) -> None:
@@ -98,6 +98,30 @@ def test_another_replica_leads_when_the_leader_stops(
     run(test)
 
 
+def test_every_broker_can_restart_in_turn(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", 3, 3)
+        expected: list[bytes] = []
+        for broker in IDS * 2:
+            await cluster.stop(broker)
+            await cluster.until(
+                lambda: any(cluster.member(each).is_controller for each in cluster.servers)
+            )
+            value = b"%d of %d" % (len(expected), broker)
+            expected.append(value)
+            for number in range(3):
+                await produce(cluster, value, number=number)
+            await cluster.start(broker)
+            for number in range(3):
+                await in_sync(cluster, *IDS, number=number)
+        for number in range(3):
+            leader = partition(cluster, number).leader
+            assert await cluster.fetch("t", number, at=leader) == expected
+            assert {log_end(cluster, each, number) for each in IDS} == {len(expected)}
+
+    run(test)
+
+
 def test_an_expired_session_of_a_leader_costs_no_record(run: Callable[[Test], None]) -> None:
     async def test(cluster: ClusterBrokers) -> None:
         leader = next(each for each in IDS if each != cluster.controller_id)
@@ -109,5 +133,24 @@ def test_an_expired_session_of_a_leader_costs_no_record(run: Callable[[Test], No
         await produce(cluster, b"after")
         await in_sync(cluster, *IDS)
         assert await cluster.fetch("t", at=partition(cluster).leader) == [b"before", b"after"]
+
+    run(test)
+
+
+def test_too_few_replicas_refuse_records(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        leader = cluster.controller_id
+        others = [each for each in IDS if each != leader]
+        await cluster.create_topic("t", assignment=[[leader, *others]])
+        await produce(cluster, b"value")
+        await cluster.stop(*others)
+        await in_sync(cluster, leader)
+        result = await cluster.produce("t", b"refused", at=leader)
+        assert result.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        await cluster.start(*others)
+        await in_sync(cluster, *IDS)
+        await produce(cluster, b"accepted")
+        leader = partition(cluster).leader
+        assert await cluster.fetch("t", at=leader) == [b"value", b"accepted"]
 
     run(test)
