@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.broker.leadership_lease import Heard, Lease, Standing
+from odradek.errors import ErrorCode
 from odradek.metadata.image import UNKNOWN_BROKER_EPOCH
 from odradek.replication.replication_state import NEVER_MS
+from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
 
+IDS = (1, 2, 3)
 TIMEOUT_MS = 100
+Test = Callable[[ClusterBrokers], Awaitable[None]]
 EXPIRED, ISOLATED, MEMBER = Standing.EXPIRED, Standing.ISOLATED, Standing.MEMBER
 
 
@@ -125,3 +134,94 @@ def test_standing_follows_from_what_was_heard(events: list[tuple[str]]) -> None:
             silent_ms = broker.now_ms - max(others_ms, store_ms)
             expected = MEMBER if silent_ms < TIMEOUT_MS else ISOLATED
         assert broker.standing() is expected
+
+
+# --- whole brokers ---
+
+
+@pytest.fixture
+def run(tmp_path: Path, patient: None) -> Callable[[Test], None]:
+    config = {"broker.session.timeout.ms": "400"}
+    return lambda test: run_with_cluster(tmp_path, test, config=config)
+
+
+async def codes(cluster: ClusterBrokers, *partitions: int, at: int, acks: int = 1) -> list[int]:
+    """Return the error codes of a produce request to each partition."""
+    return [
+        (await cluster.produce("t", b"x", partition=each, acks=acks, at=at)).error_code
+        for each in partitions
+    ]
+
+
+def test_all_brokers_serve_while_the_store_alone_is_unreachable(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+        sessions = [store.session_id for store in cluster.stores.values()]
+        for session in sessions:
+            cluster.ensemble.block(session)
+        ends_at = asyncio.get_running_loop().time() + 1.5  # the sessions expire after 2 s
+        while asyncio.get_running_loop().time() < ends_at:
+            for number in range(3):
+                assert await codes(cluster, number, at=number + 1, acks=-1) == [ErrorCode.NONE]
+        for session in sessions:
+            cluster.ensemble.unblock(session)
+
+    run(test)
+
+
+def test_isolated_broker_stops_leading_partitions_with_other_replicas(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        leader = next(each for each in IDS if each != cluster.controller_id)
+        others = [each for each in IDS if each != leader]
+        await cluster.create_topic("t", assignment=[[leader, *others]])
+        await cluster.create_topic("alone", assignment=[[leader]])
+        assert await codes(cluster, 0, at=leader) == [ErrorCode.NONE]
+        member = cluster.member(leader)
+        assert member._lease is not None
+        silent = Heard(member._feed.last_heard_ms, member._feed.others_heard_ms)  # type: ignore[union-attr]
+        member._lease._heard = lambda: silent
+        cluster.ensemble.block(cluster.stores[leader].session_id)
+        # Its followers still fetch.
+        await asyncio.sleep(0.6)
+        assert await codes(cluster, 0, at=leader) == [ErrorCode.NONE]
+        for each in others:
+            parts = cluster.servers[each].services.replica_manager._replication
+            assert parts is not None
+            await parts.fetchers.stop()
+        partition = cluster.servers[leader].services.replica_manager.find("t", 0)
+        assert partition is not None
+        await cluster.until(lambda: partition.is_suspended)
+        assert await codes(cluster, 0, at=leader) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        alone = await cluster.produce("alone", b"x", acks=1, at=leader)
+        assert alone.error_code == ErrorCode.NONE
+        await cluster.until(lambda: cluster.image(others[0]).partition("t", 0).leader != leader)  # type: ignore[union-attr]
+
+    run(test)
+
+
+def test_broker_whose_session_is_lost_stops_leading_at_once(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        leader = next(each for each in IDS if each != cluster.controller_id)
+        others = [each for each in IDS if each != leader]
+        await cluster.create_topic("t", assignment=[[leader, *others]])
+        replica_manager = cluster.servers[leader].services.replica_manager
+        partition = replica_manager.find("t", 0)
+        assert partition is not None and not partition.error
+        seen: list[ErrorCode] = []
+        cluster.stores[leader].subscribe(lambda state: seen.append(partition.error))
+        epoch = cluster.member(leader).broker_epoch
+        cluster.expire(leader)
+        await cluster.until(lambda: cluster.member(leader).broker_epoch > epoch)
+        assert ErrorCode.NOT_LEADER_OR_FOLLOWER in seen
+        await cluster.until(lambda: cluster.image(leader).partition("t", 0).leader in IDS)  # type: ignore[union-attr]
+        while True:
+            now = cluster.leader("t")
+            if await codes(cluster, 0, at=now, acks=-1) == [ErrorCode.NONE]:
+                return
+            await asyncio.sleep(0.05)
+
+    run(test)
