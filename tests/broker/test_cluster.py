@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from odradek.environment.files import RealFiles
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, KafkaError
 from odradek.log.directories.directory_names import parse_directory_name
 from odradek.log.state.checkpoints import CLEAN_SHUTDOWN_FILE, read_clean_shutdown_epoch
 from odradek.metadata import znodes
@@ -19,6 +19,12 @@ from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest,
 from odradek.protocol.messages.delete_topics_response import DeleteTopicsResponse
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from odradek.protocol.messages.describe_cluster_response import DescribeClusterResponse
+from odradek.protocol.messages.describe_quorum_request import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
+from odradek.protocol.messages.describe_quorum_response import DescribeQuorumResponse
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.find_coordinator_response import FindCoordinatorResponse
 from odradek.protocol.messages.incremental_alter_configs_request import (
@@ -163,6 +169,32 @@ def test_a_producer_id_is_given_out_once(run: Callable[[Test], None]) -> None:
     run(test)
 
 
+def test_describe_quorum_has_the_offset_of_each_broker(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t")
+        controller = cluster.controller_id
+        others = [each for each in IDS if each != controller]
+        offset = cluster.image(controller).offset
+        await cluster.until(lambda: {cluster.image(each).offset for each in IDS} == {offset})
+        data = TopicData("__cluster_metadata", [PartitionData(0)])
+        for broker in IDS:
+            found = None
+            while found is None or {each.log_end_offset for each in found.observers} != {offset}:
+                response = await cluster.call(
+                    broker, DescribeQuorumRequest([data]), DescribeQuorumResponse
+                )
+                assert response.error_code == ErrorCode.NONE
+                (found,) = response.topics[0].partitions
+            assert found.leader_id == controller
+            assert found.high_watermark == offset
+            assert [each.replica_id for each in found.current_voters] == [controller]
+            assert sorted(each.replica_id for each in found.observers) == others
+            addresses = {each.node_id: each.listeners[0].port for each in response.nodes}
+            assert addresses == {each: cluster.port(each) for each in IDS}
+
+    run(test)
+
+
 def test_the_cluster_goes_on_after_a_restart_of_the_controller(
     run: Callable[[Test], None],
 ) -> None:
@@ -231,6 +263,43 @@ def test_a_broker_registers_again_after_its_session_has_expired(
         assert (await cluster.produce("t", b"after")).error_code == ErrorCode.NONE
         assert await cluster.fetch("t") == [b"before", b"after"]
         await asyncio.gather(*(cluster.create_topic(f"at{each}", at=each) for each in IDS))
+
+    run(test)
+
+
+def test_a_broker_stops_if_another_process_registers_with_its_id(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        broker = next(each for each in IDS if each != cluster.controller_id)
+        other = MemoryStore(cluster.ensemble)
+        await other.open()
+        path = f"{znodes.BROKER_IDS}/{broker}"
+        node = json.loads((await other.get(path)).data)
+        node["incarnation_id"] = "AAAAAAAAQACAAAAAAAAAAQ"
+        cluster.expire(broker)
+        await other.create(path, znodes.encode(node), ephemeral=True)
+        error = await cluster.servers[broker].failed()
+        assert isinstance(error, KafkaError)
+        assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        await cluster.stop(broker)
+        await other.close()
+
+    run(test)
+
+
+def test_a_broker_stops_if_its_metadata_store_was_emptied(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        broker = next(each for each in IDS if each != cluster.controller_id)
+        other = MemoryStore(cluster.ensemble)
+        await other.open()
+        await other.delete(znodes.CLUSTER_ID)
+        cluster.expire(broker)
+        error = await cluster.servers[broker].failed()
+        assert isinstance(error, KafkaError)
+        assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        await cluster.stop(broker)
+        await other.close()
 
     run(test)
 

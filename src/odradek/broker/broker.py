@@ -385,7 +385,7 @@ class BrokerServer:
             cluster = cluster_requests(config, self._environment, membership)
 
         async def block_of_producer_ids() -> range:
-            if cluster is None or cluster.membership.is_controller:
+            if cluster is None or (controller is metadata and cluster.membership.is_controller):
                 return await controller.allocate_producer_ids()
             from odradek.broker.transactions.producer_id_blocks import block_of_controller
 

@@ -123,6 +123,8 @@ class ClusterMember(ClusterMembership):
         self._lease: LeadershipLease | None = None
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         self._is_stopped = False
+        self._failure: Exception | None = None
+        self._has_failed = asyncio.Event()
         self.cluster_id = ""
         self.lifecycle = BrokerLifecycle(
             store,
@@ -130,7 +132,7 @@ class ClusterMember(ClusterMembership):
             clock=environment.clock,
             timers=environment.timers,
             check_store=self._check_store,
-            failed=failed,
+            failed=self._fail,
         )
         self._locator = ControllerLocator(
             store, inter_broker_listener(config), environment.timers, self._located
@@ -304,6 +306,9 @@ class ClusterMember(ClusterMembership):
 
         Return when the broker has caught up with the metadata and all subscribers have processed
         it.
+
+        Raises:
+            Exception: The error after which this broker must stop.
         """
         session_timeout_ms = self._config.get_int("broker.session.timeout.ms")
         self._feed = FeedClient(
@@ -314,13 +319,22 @@ class ClusterMember(ClusterMembership):
             broker_epoch=lambda: self.broker_epoch,
             timers=self._environment.timers,
             clock=self._environment.clock,
-            on_failure=self._failed,
+            on_failure=self._fail,
             settings=FeedClientSettings.for_session(session_timeout_ms),
         )
         for subscriber in self._subscribers:
             self._feed.subscribe(subscriber)
         self.cluster_controller.start()
         self._feed.start()
+        caught_up = asyncio.ensure_future(self._feed.caught_up())
+        failing = asyncio.ensure_future(self._has_failed.wait())
+        try:
+            await asyncio.wait((caught_up, failing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            failing.cancel()
+            caught_up.cancel()
+        if self._failure is not None:
+            raise self._failure
         await self._feed.caught_up()
 
     def hold_lease(self, replica_manager: ReplicaManager) -> None:
@@ -343,6 +357,13 @@ class ClusterMember(ClusterMembership):
         return Heard(self._feed.last_heard_ms, max(self._feed.others_heard_ms, polled_ms))
 
     # --- events ---
+
+    def _fail(self, error: Exception) -> None:
+        """Report an error after which this broker must stop. Also end a start that waits."""
+        if self._failure is None:
+            self._failure = error
+            self._has_failed.set()
+            self._failed(error)
 
     def _role_changed(self) -> None:
         self._locator.controller_changed(self.cluster_controller.controller_id)

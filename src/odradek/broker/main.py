@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from odradek.errors import KafkaError
+from odradek.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
@@ -118,8 +118,16 @@ async def _serve(
     try:
         await asyncio.wait([waiting, failing], return_when=asyncio.FIRST_COMPLETED)
         if failing.done():
-            raise failing.result()
+            raise _reported(failing.result())
         log.info("stopping on a signal")
     finally:
         failing.cancel()
         await server.stop()
+
+
+def _reported(error: Exception) -> KafkaError | OSError:
+    """Return the error of a running broker as one that is printed in one line."""
+    if isinstance(error, KafkaError | OSError):
+        return error
+    reason = f"the broker stops after an error: {error!r}. Its log has the traceback"
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)

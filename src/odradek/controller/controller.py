@@ -87,6 +87,10 @@ class Controller:
         """The controller epoch: the number of starts on this store, from 1."""
         return self.image.controller_epoch
 
+    def applied_offsets(self) -> dict[BrokerId, int]:
+        """Return the metadata offset that each other broker has reported: there is none."""
+        return {}
+
     async def change_count(self) -> int:
         """Return the number of changes of the metadata store, over all runs.
 

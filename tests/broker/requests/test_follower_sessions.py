@@ -145,14 +145,3 @@ def test_forgotten_partition_is_not_visited() -> None:
     session = followers.open()
     followers.sessions.use(session, [], [(TOPIC, 1), (TOPIC, 9)])
     assert visited(session) == [0, 2]
-
-
-def test_copied_records_are_in_the_response_although_no_offset_of_the_leader_changed() -> None:
-    """Records above the high watermark are copied. The partition has no region then."""
-    session = Followers().open()
-    known = session.partitions[TOPIC, 0]
-    unchanged = FetchPartitionData(known.high_watermark, -1, known.log_start_offset)
-    assert not session.includes(known, unchanged)
-    unchanged.copied = b"records"
-    assert session.includes(known, unchanged)
-    assert list(session.partitions) == [(TOPIC, 1), (TOPIC, 2), (TOPIC, 0)]

@@ -9,6 +9,10 @@ controller's epoch. Offsets count the changes in the metadata store, which are a
 the voter is always caught up. Its directory is the first log directory, which has the store.
 Version 2 returns it even in a cluster of static voters. The voter's listener is the one on which
 the request arrived.
+
+In a cluster, the active controller is the leader and the only voter. Offsets are metadata offsets.
+The other brokers that are alive are observers, with the offset that each has applied. It is -1 for
+a broker that has not reported one to this controller. Observers have no timestamps.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ from __future__ import annotations
 from odradek.broker.requests.advertised import advertised_address
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each_partition
+from odradek.broker.requests.leader_hints import leader_endpoints
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import ZERO_UUID, Uuid
+from odradek.ids import ZERO_UUID, BrokerId, Uuid
 from odradek.metadata.topics import CLUSTER_METADATA
 from odradek.protocol.messages.describe_quorum_request import DescribeQuorumRequest
 from odradek.protocol.messages.describe_quorum_response import (
@@ -47,7 +52,7 @@ async def handle(
         offset = await services.controller.change_count()
     except KafkaError as error:
         return Result(DescribeQuorumResponse(error_code=error.code, error_message=error.message))
-    now_ms = services.clock.time_ms()
+    now_ms, version = services.clock.time_ms(), context.api_version
     voter = ReplicaState(services.node_id, ZERO_UUID, offset, now_ms, now_ms)
     partition = PartitionData(
         partition_index=0,
@@ -55,14 +60,32 @@ async def handle(
         leader_epoch=services.controller.epoch,
         high_watermark=offset,
         current_voters=[voter],
+        observers=[
+            ReplicaState(broker, _directory_of(services, broker, version), applied)
+            for broker, applied in services.controller.applied_offsets().items()
+            if broker != services.node_id
+        ],
     )
     response = DescribeQuorumResponse(topics=[TopicData(CLUSTER_METADATA, [partition])])
-    if context.api_version >= NODES_SINCE:
+    if version >= NODES_SINCE:
         voter.replica_directory_id = _directory_id(services)
         name = context.session.listener_name
         listener = Listener(name, *advertised_address(services.config, context.session))
         response.nodes = [Node(services.node_id, [listener])]
+        observers = [each.replica_id for each in partition.observers]
+        response.nodes += [
+            Node(endpoint.node_id, [Listener(name, endpoint.host, endpoint.port)])
+            for endpoint in leader_endpoints(services, context, observers)
+        ]
     return Result(response)
+
+
+def _directory_of(services: Services, broker: BrokerId, version: int) -> Uuid:
+    """Return the first log directory of another broker, in versions that have it."""
+    registration = services.controller.image.brokers.get(broker)
+    if version < NODES_SINCE or registration is None or not registration.directories:
+        return ZERO_UUID
+    return registration.directories[0]
 
 
 def _directory_id(services: Services) -> Uuid:
