@@ -141,6 +141,7 @@ class ClusterModel:
                 isr=tuple(value["isr"]),
                 elr=tuple(value.get("elr", ())),
                 recovering=bool(value.get("leader_recovery_state", 0)),
+                last_known=tuple(value.get("last_known_elr", ())),
             )
             self._state_changed(model, state)
             touched[key] = None

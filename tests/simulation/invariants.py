@@ -240,6 +240,7 @@ class PartitionState(NamedTuple):
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
     recovering: bool = False
+    last_known: tuple[int, ...] = ()
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -318,12 +319,14 @@ class PartitionModel:
     # -- records -----------------------------------------------------------------------------------
 
     def follow(
-        self, broker: int, now: Observation, chain: Chain, *, elected: bool
+        self, broker: int, now: Observation, chain: Chain, *, elected: bool, led: bool = False
     ) -> Iterator[str]:
         """Compare the records of a replica with the committed ones, which a leader may extend.
 
         Args:
             elected: This is the first observation of the broker as the leader of this epoch.
+            led: The broker was the leader in the observation before. It may have committed records
+                in the step in which it was deposed.
         """
         if now.leader_epoch < self.unclean_epoch:
             return
@@ -341,7 +344,7 @@ class PartitionModel:
         if not self.is_compacted:
             low = min(now.high_watermark, self.high_watermark)
             yield from self._compare(broker, chain, self.high_watermark if elected else low)
-        if now.is_leader and now.high_watermark > self.high_watermark:
+        if (now.is_leader or led) and now.high_watermark > self.high_watermark:
             self.high_watermark = now.high_watermark
             self.committed.bridge(chain, now.high_watermark)
 

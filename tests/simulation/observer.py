@@ -171,7 +171,10 @@ class Observer:
         problems += shared.observe(self.machine.node_id, now)
         if self._cluster is not None:
             elected = now.is_leader and not (before and _is_same_leader(before, now))
-            problems += shared.follow(self.machine.node_id, now, model.chain, elected=elected)
+            led = before is not None and before.is_leader and before.incarnation == incarnation
+            problems += shared.follow(
+                self.machine.node_id, now, model.chain, elected=elected, led=led
+            )
         model.seen = now
         model.floor = max(model.floor, now.flushed)
         model.log_start_max = max(model.log_start_max, now.log_start)
