@@ -110,6 +110,25 @@ def test_restart_without_proof_of_a_clean_stop_leaves_isr_and_elr() -> None:
     assert partition.last_known_elr == _brokers(1)
 
 
+def test_leader_that_is_lost_together_with_its_isr_is_the_last_known_one() -> None:
+    image = _image(_partition(1, 2, leader=2))
+    changes = BrokerChanges(
+        {
+            BrokerId(1): _registration(1, 2, fenced=False),
+            BrokerId(2): _registration(2, fenced=True),
+        },
+        {BrokerId(1): False},
+    )
+    image = _after(image, _records(image, changes))
+    partition = image.topics_by_id[TOPIC_ID].partitions[0]
+    assert (partition.leader, partition.isr) == (NO_LEADER, ())
+    assert partition.last_known_elr == _brokers(2)
+    again = BrokerChanges({BrokerId(2): _registration(2, 2, fenced=True)}, {BrokerId(2): False})
+    image = _after(image, _records(image, again))
+    image = _after(image, _records(image, BrokerChanges({BrokerId(2): _registration(2, 2)})))
+    assert image.topics_by_id[TOPIC_ID].partitions[0].leader == 2
+
+
 def test_three_simultaneous_sigkills_need_no_operator() -> None:
     """Each broker restarts with the same boot id, and the ISR and its leader are as before."""
     image = _image(_partition(1, 2, 3))

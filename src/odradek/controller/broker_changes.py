@@ -162,6 +162,10 @@ class _Situation:
             now = without_brokers(now, ineligible, acceptable, policy) or now
         if now.leader == NO_LEADER or now.elr:
             now = changed_partition(now, acceptable, policy) or now
+        lost_leader = now.leader == NO_LEADER != partition.leader
+        if lost_leader and not now.isr and not now.last_known_elr:
+            # One change took the leader, and another one the last member of the ISR.
+            now = replace(now, last_known_elr=(partition.leader,))
         return one_epoch_later(partition, now)
 
 
