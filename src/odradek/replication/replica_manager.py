@@ -483,10 +483,10 @@ class ReplicaManager:
         It is done when `params.min_bytes` were read, or time is up. The caller closes its regions.
         """
         replication = self._replication
-        assert replication is not None
-        registration = replication.brokers().get(news.replica_id)
-        if registration is not None and registration.epoch == news.broker_epoch:
-            news.last_fetch_ms = int(replication.clock.monotonic_ms())
+        if replication is not None:
+            registration = replication.brokers().get(news.replica_id)
+            if registration is not None and registration.epoch == news.broker_epoch:
+                news.last_fetch_ms = int(replication.clock.monotonic_ms())
         return sliced(fetch_for_follower(self, params, news))
 
     def end_delayed_fetches(self) -> None:
