@@ -141,7 +141,8 @@ def test_standing_follows_from_what_was_heard(events: list[tuple[str]]) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path, patient: None) -> Callable[[Test], None]:
-    config = {"broker.session.timeout.ms": "400"}
+    # Followers fetch several times in a session timeout.
+    config = {"broker.session.timeout.ms": "400", "replica.fetch.wait.max.ms": "100"}
     return lambda test: run_with_cluster(tmp_path, test, config=config)
 
 

@@ -41,7 +41,7 @@ CONFIG = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
 }
-SETTINGS = ClusterSettings(id_timeout_ms=2_000)
+SETTINGS = ClusterSettings(id_timeout_ms=2_000, shutdown_timeout_ms=5_000)
 
 
 class ClusterBrokers:
