@@ -16,7 +16,7 @@ from odradek.controller.cluster_controller import ClusterController, ControllerS
 from odradek.controller.loading import load, prepare
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
-from odradek.ids import BrokerId, Uuid
+from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import BrokerRegistration, Endpoint, MetadataImage
@@ -114,21 +114,25 @@ class RecordingEnsemble(MemoryEnsemble):
         if before.boot_id == now.boot_id or before.incarnation_id == now.incarnation_id:
             return
         self.coverage["registered unclean restarts"] += 1
-        for path, state in self._states():
+        for path, state, created in self._states():
+            if created > now.epoch:  # a new partition of the restarted broker
+                continue
             recovers = state.get("leader_recovery_state") and state["isr"] == [broker]
             if broker in (*state["isr"], *state.get("elr", ())) and not recovers:
                 self.violations.append(f"{path} has the restarted broker {broker}: {state}")
 
-    def _states(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the states of all partitions."""
+    def _states(self) -> Iterator[tuple[str, dict[str, Any], int]]:
+        """Yield the states of all partitions, and the zxids at which they were created."""
         for name in self.tree.children(znodes.TOPICS):
+            if self.tree.find(znodes.delete_mark_path(TopicName(name))) is not None:
+                continue  # it does not exist any longer
             if not self.tree.find(f"{znodes.TOPICS}/{name}/partitions"):
                 continue
             for number in self.tree.children(f"{znodes.TOPICS}/{name}/partitions"):
                 path = f"{znodes.TOPICS}/{name}/partitions/{number}/state"
                 node = self.tree.find(path)
                 if node is not None:
-                    yield path, znodes.decode(node.data)
+                    yield path, znodes.decode(node.data), node.stat.czxid
 
     def _check_position(self, data: bytes, controller_epoch: int) -> None:
         position = epoch, offset = znodes.decode_position(data)
