@@ -344,6 +344,7 @@ class ClusterMember(ClusterMembership):
             self._store,
             lambda: self.broker_epoch,
             self._heard,
+            lambda: self.image,
             replica_manager,
             environment.clock,
             environment.timers,
@@ -354,7 +355,9 @@ class ClusterMember(ClusterMembership):
     def _heard(self) -> Heard:
         assert self._feed is not None, "followed before"
         polled_ms = self.cluster_controller.others_polled_ms
-        return Heard(self._feed.last_heard_ms, max(self._feed.others_heard_ms, polled_ms))
+        own = self.image.brokers.get(self._node_id)
+        image_epoch = UNKNOWN_BROKER_EPOCH if own is None else own.epoch
+        return Heard(image_epoch, max(self._feed.others_heard_ms, polled_ms))
 
     # --- events ---
 

@@ -5,7 +5,8 @@ know that yet would acknowledge records with acks=1, or with itself as the only 
 that the next leader does not have. It therefore stops serving the partitions that it leads and that
 have other replicas, when
 
-- its session is lost, until it is registered again and has heard the feed since, or
+- its session is lost, until its image has its new registration. The elections that followed from
+  the end of the session have metadata offsets up to that one. Or when,
 - for a session timeout it has heard neither the metadata store, nor the controller, nor any
   follower in the ISR of the partition, until it hears the store or the controller again.
 
@@ -30,6 +31,7 @@ from odradek.metadata.store.interface import SessionState
 if TYPE_CHECKING:
     from odradek.environment.clock import Clock
     from odradek.environment.timers import Timer, Timers
+    from odradek.metadata.image import MetadataImage
     from odradek.metadata.store.interface import MetadataStore
     from odradek.replication.partition import Partition
     from odradek.replication.replica_manager import ReplicaManager
@@ -52,15 +54,15 @@ class Standing(Enum):
 
 
 class Heard(NamedTuple):
-    """Monotonic times at which a broker has heard its cluster.
+    """What a broker has heard of its cluster. Times are monotonic.
 
     Attributes:
-        feed_ms: The last response of the controller, which may be this broker.
+        image_epoch: The epoch of this broker's registration in its image. -1: it has none.
         others_ms: The last response of a controller that is another broker. If this broker is the
             controller: the last poll of another broker.
     """
 
-    feed_ms: float
+    image_epoch: int
     others_ms: float
 
 
@@ -71,13 +73,11 @@ class Lease:
     Attributes:
         timeout_ms: The session timeout.
         store_heard_ms: When the store was heard last.
-        registered_ms: When the present registration was seen first.
         broker_epoch: Its epoch. -1: this broker is not registered.
     """
 
     timeout_ms: float
     store_heard_ms: float
-    registered_ms: float
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
     _was_expired: bool = False
 
@@ -90,18 +90,17 @@ class Lease:
             now_ms: The time.
             is_connected: Whether the store is connected.
             broker_epoch: The epoch of the registration, or -1 after a lost session.
-            heard: When the cluster was heard.
+            heard: What was heard of the cluster.
         """
         if is_connected:
             self.store_heard_ms = now_ms
         if broker_epoch != self.broker_epoch:
             self._was_expired = self.broker_epoch != UNKNOWN_BROKER_EPOCH or self._was_expired
             self.broker_epoch = broker_epoch
-            self.registered_ms = now_ms
         if broker_epoch == UNKNOWN_BROKER_EPOCH:
             return Standing.EXPIRED
         if self._was_expired:
-            if heard.feed_ms <= self.registered_ms:
+            if heard.image_epoch != broker_epoch:
                 return Standing.EXPIRED
             self._was_expired = False
         heard_ms = max(self.store_heard_ms, heard.others_ms)
@@ -126,7 +125,8 @@ class LeadershipLease:
     Args:
         store: The session of this broker.
         broker_epoch: Returns the epoch of its registration, or -1.
-        heard: Returns when the cluster was heard.
+        heard: Returns what was heard of the cluster.
+        image: Returns the newest image of this broker.
         replica_manager: The partitions.
         clock, timers: The environment.
         timeout_ms: The session timeout.
@@ -137,6 +137,7 @@ class LeadershipLease:
         store: MetadataStore,
         broker_epoch: Callable[[], int],
         heard: Callable[[], Heard],
+        image: Callable[[], MetadataImage],
         replica_manager: ReplicaManager,
         clock: Clock,
         timers: Timers,
@@ -145,11 +146,12 @@ class LeadershipLease:
         self._store = store
         self._broker_epoch = broker_epoch
         self._heard = heard
+        self._image = image
         self._replica_manager = replica_manager
         self._clock = clock
         self._timers = timers
         now_ms = clock.monotonic_ms()
-        self._lease = Lease(timeout_ms, now_ms, now_ms)
+        self._lease = Lease(timeout_ms, now_ms)
         self._standing = Standing.MEMBER
         self._suspended: list[Partition] = []
         self._timer: Timer | None = None
@@ -212,7 +214,12 @@ class LeadershipLease:
 
     def _resume(self) -> None:
         suspended, self._suspended = self._suspended, []
+        image, count = self._image(), 0
         for partition in suspended:
-            partition.resume()
-        if suspended:
-            logger.info("this broker leads %d partitions again", len(suspended))
+            found = image.partition(*partition.topic_partition)
+            # The newest image may have another leader that the partition has not applied yet.
+            if found is not None and found.leader_epoch == partition.leader_epoch:
+                partition.resume()
+                count += 1
+        if count:
+            logger.info("this broker leads %d partitions again", count)
