@@ -2,11 +2,11 @@
 
 A broker is registered while its ephemeral node ``/brokers/ids/N`` exists. The broker epoch is the
 czxid of that node. The node ends with the session. A broker that has lost its session begins
-another one and registers again, with the same incarnation id and another epoch (rule Z9).
+another one and registers again, with the same incarnation id and another epoch (rule Z2).
 
 The id of a broker belongs to one process. The node of a process that was killed exists until its
 session has expired, so a start waits for that. If the node is still there, another broker uses the
-id, and the start is refused.
+id, and the start is refused (rule Z6).
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ class BrokerLifecycle:
             StoreFailure: The session is not connected.
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        await self._store.sync()  # a node that was created a moment ago counts
         while (node := await self._registered_node()) is not None:
             if self._clock.monotonic_ms() >= deadline_ms:
                 raise self._duplicate(node)
