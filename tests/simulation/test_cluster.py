@@ -10,14 +10,12 @@ import pytest
 from tests.simulation.simulation import Outcome, Simulation
 
 ROOT = Path(__file__).parents[2]
-REPLICAS_MAX = 1
-"""Partitions have followers as soon as the fetchers of followers are part of a broker."""
 SEEDS = (1, 2, 3)
 
 
 def run(seed: int, seconds: float = 120) -> Outcome:
-    print(f"python -m tests.simulation --brokers 3 --replicas {REPLICAS_MAX} --seed {seed}")
-    simulation = Simulation(seed, 3, seconds, replicas_max=REPLICAS_MAX)
+    print(f"python -m tests.simulation --brokers 3 --seed {seed}")
+    simulation = Simulation(seed, 3, seconds)
     try:
         return simulation.run()
     finally:
@@ -28,12 +26,20 @@ def run(seed: int, seconds: float = 120) -> Outcome:
 def test_three_brokers_keep_all_invariants(seed: int) -> None:
     outcome = run(seed)
     assert not outcome.violations
-    for what in ("sends", "polls with records", "leader changes", "images compared"):
+    for what in (
+        "sends",
+        "polls with records",
+        "leader changes",
+        "ISR changes",
+        "logs truncated",
+        "controller changes",
+        "images compared",
+    ):
         assert outcome.counts[what], what
 
 
 def test_a_seed_of_a_cluster_is_one_trace_in_two_interpreters() -> None:
-    arguments = ["--brokers", "3", "--replicas", str(REPLICAS_MAX), "--seed", "5"]
+    arguments = ["--brokers", "3", "--seed", "5"]
     command = [sys.executable, "-m", "tests.simulation", *arguments, "--seconds", "60"]
     outputs = [
         subprocess.run(
