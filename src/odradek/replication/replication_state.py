@@ -388,7 +388,6 @@ class ReplicationState:
             if follower.log_end_offset == self.log_end_offset:
                 follower.last_caught_up_ms = max(follower.last_caught_up_ms, fetch_ms)
             follower.last_fetch_ms = fetch_ms
-            follower.last_fetch_leader_end_offset = self.log_end_offset
 
     # --- high watermark ---
 
