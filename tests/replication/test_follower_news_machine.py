@@ -257,6 +257,19 @@ def test_visits_of_partitions_with_news_decide_as_visits_of_all(
         asyncio.run(run(operations, executor))
 
 
+def test_follower_that_caught_up_while_its_removal_was_pending_joins_again() -> None:
+    """No append follows, so only the removal itself is news."""
+    operations: list[tuple[str, Any]] = [
+        ("idle", (A,)),
+        ("check", None),
+        ("fetch", B),
+        ("commit", True),
+        ("fetch", B),
+    ]
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.run(run(operations, executor))
+
+
 def test_committed_proposals_are_those_of_the_oracle() -> None:
     """The comparison is not empty: a follower leaves the ISR and joins it again."""
     proposals: list[IsrProposal] = []

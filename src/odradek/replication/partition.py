@@ -278,6 +278,10 @@ class Partition:
         replication = self.replication
         if replication is not None and not is_new_epoch:
             self._perform(replication.partition_changed(image, brokers, now_ms))
+            for follower in self._followers:
+                if follower.replica_id not in image.isr:
+                    # It may have caught up before it was removed, and joins at its next visit.
+                    follower.changed(self)
             return
         replication = self.replication = ReplicationState(
             image.leader,
