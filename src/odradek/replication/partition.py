@@ -31,10 +31,13 @@ from odradek.replication.fetch_data import (
     FetchIsolation,
     FetchPartitionData,
     FollowerTarget,
-    WaitingFetch,
 )
-from odradek.replication.offset_queue import OffsetQueue
 from odradek.replication.replication_state import NEVER_MS, NO_EFFECTS, Effects, ReplicationState
+from odradek.replication.waiting_operations import (
+    FetchingFollower,
+    WaitingOperation,
+    WaitingOperations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,32 +60,6 @@ _ANY_SIZE = _END_OF_TIME = 1 << 62
 
 # A lookup in an enum costs as much as a call, and each fetch would make three.
 _LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.COMMITTED
-
-
-class WaitingOperation(Protocol):
-    """A request that waits until an offset of the partition has reached a value."""
-
-    def resolve(self, partition: Partition, error: ErrorCode) -> None: ...
-
-
-class FetchingFollower(Protocol):
-    """The fetch session of a follower. It notes the partitions that have news for the follower."""
-
-    @property
-    def replica_id(self) -> BrokerId: ...
-
-    @property
-    def last_fetch_ms(self) -> int:
-        """The time of the last fetch, in which only partitions with news are visited."""
-
-    def appended(self, partition: Partition, size_bytes: int) -> None:
-        """Note an append, which completes the follower's delayed fetch."""
-
-    def changed(self, partition: Partition) -> None:
-        """Note a change of high watermark or log start, which completes no fetch (KAFKA-9952)."""
-
-    def interrupt(self, partition: Partition) -> None:
-        """Note a change of leadership or an error, which completes the delayed fetch."""
 
 
 class ProposalSender(Protocol):
@@ -111,7 +88,7 @@ class LeaderParts(Protocol):
         """A follower that has not caught up for longer leaves the ISR."""
 
 
-class Partition:
+class Partition(WaitingOperations["Partition"]):
     """One replica of this broker: leader or follower. Owned by `ReplicaManager`.
 
     Used on the event loop only.
@@ -124,14 +101,7 @@ class Partition:
     """
 
     __slots__ = (
-        "_committed_fetches",
-        "_deletions",
-        "_fetches",
-        "_flushed_produces",
-        "_followers",
         "_parts",
-        "_produces",
-        "_stable_offset_seen",
         "_when_truncated",
         "acknowledges_on_append",
         "appends_as_received",
@@ -143,7 +113,6 @@ class Partition:
         "isr",
         "leader",
         "leader_epoch",
-        "log",
         "needs_recompression",
         "needs_record_validation",
         "replicas",
@@ -161,7 +130,7 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.log = log
+        super().__init__(log)
         self._parts = parts
         # The state of the other replicas, while this broker leads a partition that has some.
         self.replication: ReplicationState | None = None
@@ -178,18 +147,6 @@ class Partition:
         self.is_suspended = False
         # The offset up to which a flush was requested and has not ended; 0 when no flush is due.
         self.flush_due_offset = 0
-        # Dictionaries, because the order of a set depends on addresses.
-        self._fetches: dict[WaitingFetch, None] = {}
-        # Fetches of committed records. They wait for the last stable offset to advance.
-        self._committed_fetches: dict[WaitingFetch, None] = {}
-        self._stable_offset_seen = 0
-        # The fetch sessions of followers with this partition.
-        self._followers: dict[FetchingFollower, None] = {}
-        # Produce requests that wait for the high watermark, or only for a flush.
-        self._produces: OffsetQueue[WaitingOperation] = OffsetQueue()
-        self._flushed_produces: OffsetQueue[WaitingOperation] = OffsetQueue()
-        # DeleteRecords requests, which wait for the low watermark.
-        self._deletions: OffsetQueue[WaitingOperation] = OffsetQueue()
         self.internal = topic_partition.topic in INTERNAL_TOPICS
         # Each record of a client's batch is validated: internal and compacted topics.
         self.needs_record_validation = False
@@ -393,25 +350,6 @@ class Partition:
 
     # --- delayed operations ---
 
-    def watch_fetch(self, fetch: WaitingFetch, isolation: FetchIsolation) -> None:
-        """Report to `fetch` the bytes that become readable, and other reasons to read again."""
-        if isolation is FetchIsolation.COMMITTED:
-            self._stable_offset_seen = self.log.last_stable_offset
-            self._committed_fetches[fetch] = None
-        else:
-            self._fetches[fetch] = None
-
-    def unwatch_fetch(self, fetch: WaitingFetch) -> None:
-        self._fetches.pop(fetch, None)
-        self._committed_fetches.pop(fetch, None)
-
-    def watch_follower(self, follower: FetchingFollower) -> None:
-        """Report news to the fetch session of a follower."""
-        self._followers[follower] = None
-
-    def unwatch_follower(self, follower: FetchingFollower) -> None:
-        self._followers.pop(follower, None)
-
     def acknowledgement(self, required_offset: int, *, committed: bool) -> ErrorCode | None:
         """Return the result of a produce request, or None while it has to wait (rule R3).
 
@@ -430,23 +368,12 @@ class Partition:
         return ErrorCode.NONE if replication.committable_offset >= required_offset else None
 
     def watch_produce(
-        self, produce: WaitingOperation, required_offset: int, *, committed: bool = True
+        self, produce: WaitingOperation[Partition], required_offset: int, *, committed: bool = True
     ) -> None:
         """Resolve `produce` when `acknowledgement` returns a result."""
         is_flush = not committed and self.replication is not None
         queue = self._flushed_produces if is_flush else self._produces
         queue.add(produce, required_offset)
-
-    def unwatch_produce(self, produce: WaitingOperation) -> None:
-        self._produces.remove(produce)
-        self._flushed_produces.remove(produce)
-
-    def watch_low_watermark(self, deletion: WaitingOperation, offset: int) -> None:
-        """Resolve `deletion` when the log starts of all replicas that are alive reach `offset`."""
-        self._deletions.add(deletion, offset)
-
-    def unwatch_low_watermark(self, deletion: WaitingOperation) -> None:
-        self._deletions.remove(deletion)
 
     @property
     def low_watermark(self) -> int:
@@ -617,7 +544,7 @@ class Partition:
             and not self.is_suspended
         )
 
-    def follower_was_idle(self, follower: FetchingFollower) -> None:
+    def follower_was_idle(self, follower: FetchingFollower[Partition]) -> None:
         """Note that a follower fetched and had all records, before the partition has news.
 
         The session visits only partitions with news, so its earlier fetches are noted here.
