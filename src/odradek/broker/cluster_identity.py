@@ -11,7 +11,7 @@ From then on the metadata of the directories is in that ZooKeeper. A broker with
 start with a ZooKeeper that is empty or belongs to another cluster, nor as a single broker. It would
 find topics without their records, or records without their topics.
 
-`admission` decides, before anything in the log directories has changed (rule Z12).
+`admission` decides, before anything in the log directories has changed (rule Z14).
 """
 
 from __future__ import annotations
