@@ -110,7 +110,9 @@ class SimulatedAdmin(Client):
         if error is ErrorCode.NONE:
             self.world.count(what)
             return True
-        usual = (*RETRIABLE, ErrorCode.UNKNOWN_SERVER_ERROR)
+        # Not enough brokers are alive for the replicas.
+        few = ErrorCode.INVALID_REPLICATION_FACTOR
+        usual = (*RETRIABLE, ErrorCode.UNKNOWN_SERVER_ERROR, few)
         if error not in allowed and error not in usual:
             self.world.violation(f"{what} failed with {error.name}")
         raise Retry(error.name)

@@ -171,7 +171,12 @@ class Observer:
         problems += shared.observe(self.machine.node_id, now)
         if self._cluster is not None:
             elected = now.is_leader and not (before and _is_same_leader(before, now))
-            led = before is not None and before.is_leader and before.incarnation == incarnation
+            led = (
+                before is not None
+                and before.is_leader
+                and before.incarnation == incarnation
+                and before.leader_epoch >= shared.unclean_epoch
+            )
             problems += shared.follow(
                 self.machine.node_id, now, model.chain, elected=elected, led=led
             )
