@@ -55,14 +55,16 @@ class ClusterBrokers:
         tmp_path: Path,
         config: dict[str, str] | None = None,
         settings: ClusterSettings = SETTINGS,
+        *,
         directories: int = 1,
+        session_timeout_ms: int = 2_000,
     ) -> None:
         self.tmp_path = tmp_path
         self.config = {**CONFIG, **(config or {})}
         self.settings = settings
         self.directories = directories
         self.ensemble = MemoryEnsemble(
-            EnsembleConditions(session_timeout_ms=2_000), timers=LoopTimers()
+            EnsembleConditions(session_timeout_ms=session_timeout_ms), timers=LoopTimers()
         )
         self.servers: dict[int, BrokerServer] = {}
         self.stores: dict[int, MemoryStore] = {}
@@ -224,10 +226,10 @@ def _values(records: bytes) -> list[bytes]:
 
 @asynccontextmanager
 async def cluster_brokers(
-    tmp_path: Path, count: int = 3, config: dict[str, str] | None = None, directories: int = 1
+    tmp_path: Path, count: int = 3, config: dict[str, str] | None = None, **options: int
 ) -> AsyncIterator[ClusterBrokers]:
     """Start `count` brokers, and stop them at the end."""
-    cluster = ClusterBrokers(tmp_path, config, directories=directories)
+    cluster = ClusterBrokers(tmp_path, config, **options)
     try:
         await cluster.start(*range(1, count + 1))
         yield cluster
@@ -242,12 +244,12 @@ def run_with_cluster(
     *,
     count: int = 3,
     config: dict[str, str] | None = None,
-    directories: int = 1,
+    **options: int,
 ) -> None:
-    """Run a test on the event loop of the brokers."""
+    """Run a test on the event loop of the brokers. The options are those of `ClusterBrokers`."""
 
     async def main() -> None:
-        async with cluster_brokers(tmp_path, count, config, directories) as cluster:
+        async with cluster_brokers(tmp_path, count, config, **options) as cluster:
             await test(cluster)
 
     asyncio.run(main())

@@ -505,6 +505,23 @@ def test_request_that_is_late_costs_the_connection(follower: Follower) -> None:
     assert isinstance(follower.request(), MetadataFeedRequest)
 
 
+def test_fencing_old_controller_and_broker(follower: Follower) -> None:
+    """A deposed controller that still answers does not change the image of a broker."""
+    old = Controller(3, topics(1))
+    follower.start()
+    follower.level_with(old)
+    new = Controller(4, old.image)
+    follower.exchange(new)  # the broker knows of the new controller, and requests its image
+    image = follower.client.image
+    old.publish(topics(20))
+    follower.exchange(old)
+    assert follower.client.image is image
+    assert follower.channel.disconnected == 1
+    follower.level_with(new)
+    # From now on the request has a newer epoch than the deposed controller.
+    assert old.answer(follower.request()).get().error_code == ErrorCode.NOT_CONTROLLER
+
+
 def test_times_are_fractions_of_the_session_timeout() -> None:
     times = FeedClientSettings.for_session(9_000)
     assert (times.max_wait_ms, times.timeout_ms) == (3_000, 6_000)

@@ -10,8 +10,9 @@ have other replicas, when
 - for a session timeout it has heard neither the metadata store, nor the controller, nor any
   follower in the ISR of the partition, until it hears the store or the controller again.
 
-While the metadata store alone cannot be reached, all brokers keep serving. A partition without
-other replicas is always served: no other broker can become its leader.
+While the metadata store alone cannot be reached, no controller is active, and the brokers keep
+serving the partitions with an in-sync follower. A partition without other replicas is always
+served: no other broker can become its leader.
 
 `Lease` decides, without input and output. `LeadershipLease` reads the times, and suspends and
 resumes the partitions.
