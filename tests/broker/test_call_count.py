@@ -65,15 +65,15 @@ REPEATED_FETCH_CALLS_MAX = 50
 # - 1 reads with RWF_NOWAIT, so that the event loop never waits for the disk.
 # - 3 find that the request has another shape, and do not learn it.
 FETCH_CALLS_MAX = 119
-# Produce with acks=1 to a partition with two followers, a request that repeats the one before. 39
-# calls are for the request: 2 more report the append to the sessions of the followers, and 6 note
-# the new log end. 32 are for two fetches at the log end, which read nothing and advance the high
-# watermark.
-REPLICATED_PRODUCE_CALLS_MAX = 71
-# The same with acks=all, a request without a shape: 117 calls until it waits, 32 for the fetches,
+# Produce with acks=1 to a partition with two followers, a request that repeats the one before. 42
+# calls are for the request: 2 more report the append to the sessions of the followers, and 9 note
+# the new log end and the size of the batch. 34 are for two fetches at the log end, which read
+# nothing and advance the high watermark.
+REPLICATED_PRODUCE_CALLS_MAX = 76
+# The same with acks=all, a request without a shape: 120 calls until it waits, 34 for the fetches,
 # and 88 to complete and encode it. Its response is sent in the next iteration of the event loop,
 # which is not counted.
-REPLICATED_ACKS_ALL_CALLS_MAX = 237
+REPLICATED_ACKS_ALL_CALLS_MAX = 242
 # Produce to a compacted topic: for records of equal sizes, a constant number of calls compares all
 # of them. For other records, one C call reads the first bytes of each. The other calls are those of
 # a request without a shape, and 7 to examine the batch.

@@ -43,7 +43,7 @@ from tests.replication.cluster_fakes import (
 Test = Callable[["Broker"], Awaitable[None]]
 LONG_MS = 60_000
 # An append, and the visit of its partition that reads and copies the records.
-FETCH_CALLS_MAX = 123
+FETCH_CALLS_MAX = 126
 
 
 class Broker:

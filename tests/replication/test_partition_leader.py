@@ -87,7 +87,21 @@ def test_r3_acks_all_is_acknowledged_when_all_in_sync_replicas_have_fetched(
     assert leader.log.high_watermark == 1
 
 
-def test_r3_isr_that_shrinks_below_the_minimum_fails_the_request_after_the_append(
+def test_r3_isr_below_the_minimum_after_the_append(logs: LogManager) -> None:
+    leader = Leader(logs)
+    leader.append(-1)
+    for replica in (A, B):
+        leader.fetch(replica, 1)
+    partition = leader.partition
+    assert partition.acknowledgement(1, committed=True) is ErrorCode.NONE
+    leader.change(isr=(LEADER,))
+    leader.log.update_config(replace(leader.log.config, min_insync_replicas=2))
+    partition.config_changed()
+    code = partition.acknowledgement(1, committed=True)
+    assert code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_r3_request_waits_while_the_isr_is_below_the_minimum(
     logs: LogManager,
 ) -> None:
     leader = Leader(logs, min_isr=2)
@@ -287,6 +301,26 @@ def test_consumers_are_completed_by_the_high_watermark_and_followers_by_the_appe
     leader.fetch(B, 1)
     assert consumer.size_bytes > 0
     assert follower.reports == ["appended", "changed"]
+
+
+@pytest.mark.parametrize(
+    "isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.COMMITTED], ids=lambda it: it.name
+)
+def test_f5_consumer_counts_the_bytes_below_the_high_watermark(
+    logs: LogManager, isolation: FetchIsolation
+) -> None:
+    leader, consumer = Leader(logs), FakeDelayedOperation()
+    leader.append()
+    size_bytes = leader.log.size_bytes
+    leader.partition.watch_fetch(consumer, isolation)
+    leader.append()
+    leader.append()
+    for replica in (A, B):
+        leader.fetch(replica, 2)
+    assert consumer.size_bytes == 2 * size_bytes
+    for replica in (A, B):
+        leader.fetch(replica, 3)
+    assert consumer.size_bytes == 3 * size_bytes
 
 
 def test_followers_are_interrupted_by_a_new_epoch_and_by_a_stop(logs: LogManager) -> None:

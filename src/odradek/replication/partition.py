@@ -33,6 +33,7 @@ from odradek.replication.fetch_data import (
     FollowerTarget,
 )
 from odradek.replication.replication_state import NEVER_MS, NO_EFFECTS, Effects, ReplicationState
+from odradek.replication.uncommitted_sizes import UncommittedSizes
 from odradek.replication.waiting_operations import (
     FetchingFollower,
     WaitingOperation,
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 ACKS_LEADER = 1
 ACKS_NONE = 0
-# The number of bytes between two high watermarks is not known: a delayed fetch reads again.
-_ANY_SIZE = _END_OF_TIME = 1 << 62
+# The number of bytes between two offsets is not known: a delayed fetch reads again.
+_ANY_SIZE = 1 << 62
 
 
 # A lookup in an enum costs as much as a call, and each fetch would make three.
@@ -102,6 +103,7 @@ class Partition(WaitingOperations["Partition"]):
 
     __slots__ = (
         "_parts",
+        "_uncommitted",
         "_when_truncated",
         "acknowledges_on_append",
         "appends_as_received",
@@ -134,6 +136,7 @@ class Partition(WaitingOperations["Partition"]):
         self._parts = parts
         # The state of the other replicas, while this broker leads a partition that has some.
         self.replication: ReplicationState | None = None
+        self._uncommitted: UncommittedSizes | None = None
         # The change of leadership that waits for the end of a truncation.
         self._when_truncated: Callable[[], None] | None = None
         self.leader: int = NO_LEADER
@@ -223,7 +226,7 @@ class Partition(WaitingOperations["Partition"]):
             self._lead_replicas(image, is_new_epoch)
         else:
             is_new_epoch = is_new_epoch or self.replication is not None
-            self.replication = None
+            self.replication = self._uncommitted = None
             if is_new_epoch and not self.flush_due_offset:
                 self._advance_high_watermark(log.log_end_offset)
         self.config_changed()
@@ -240,6 +243,7 @@ class Partition(WaitingOperations["Partition"]):
                     # It may have caught up before it was removed, and joins at its next visit.
                     follower.changed(self)
             return
+        self._uncommitted = UncommittedSizes()
         replication = self.replication = ReplicationState(
             image.leader,
             image,
@@ -322,7 +326,7 @@ class Partition(WaitingOperations["Partition"]):
 
         Delayed produce requests fail with `error`. Delayed fetches read again.
         """
-        self.replication = None
+        self.replication = self._uncommitted = None
         self.is_suspended = False
         self._refuse(error)
 
@@ -422,7 +426,7 @@ class Partition(WaitingOperations["Partition"]):
             self.flush_due_offset = max(self.flush_due_offset, info.last_offset + 1)
         if replication is not None:
             if not info.duplicate:
-                self._leader_appended(replication, len(batch))
+                self._leader_appended(replication, info.first_offset, len(batch))
         elif not self.flush_due_offset and not info.duplicate:
             if self._fetches:
                 size_bytes = len(batch)
@@ -432,12 +436,16 @@ class Partition(WaitingOperations["Partition"]):
                 self._stable_offset_moved(info.first_offset, len(batch))
         return info
 
-    def _leader_appended(self, replication: ReplicationState, size_bytes: int) -> None:
+    def _leader_appended(
+        self, replication: ReplicationState, first_offset: int, size_bytes: int
+    ) -> None:
         """Report an append to the followers and to the replication state."""
         for follower in self._followers:
             follower.appended(self, size_bytes)
         log, parts = self.log, self._cluster
         end_offset = log.log_end_offset
+        if self._uncommitted is not None:
+            self._uncommitted.add(first_offset, end_offset, size_bytes)
         committable_offset = replication.committable_offset if self.flush_due_offset else end_offset
         effects = replication.leader_appended(
             end_offset, committable_offset, parts.brokers(), int(parts.clock.monotonic_ms())
@@ -469,8 +477,9 @@ class Partition(WaitingOperations["Partition"]):
     def _stable_offset_moved(self, first_offset: int, size_bytes: int) -> None:
         """Report to the fetches of committed records how many more bytes they can read.
 
-        `size_bytes` were appended at `first_offset`. If everything before was already stable, these
-        are the readable bytes. If earlier records became stable as well, the size is not known.
+        `size_bytes` were committed from `first_offset` on. If everything before was already stable,
+        these are the readable bytes. If earlier records became stable as well, the size is not
+        known.
         """
         stable_offset = self.log.last_stable_offset
         seen, self._stable_offset_seen = self._stable_offset_seen, stable_offset
@@ -520,8 +529,15 @@ class Partition(WaitingOperations["Partition"]):
 
         The high watermark never decreases.
         """
-        if not self.log.advance_high_watermark(offset):
+        log = self.log
+        committed_offset = log.high_watermark
+        if not log.advance_high_watermark(offset):
             return
+        size_bytes = None
+        if self._uncommitted is not None:
+            size_bytes = self._uncommitted.take(committed_offset, offset)
+        if size_bytes is None:
+            size_bytes = _ANY_SIZE
         for follower in self._followers:
             follower.changed(self)
         while produce := self._produces.first_up_to(offset):
@@ -529,9 +545,9 @@ class Partition(WaitingOperations["Partition"]):
             code = None if replication is None else replication.acknowledgement(offset)
             produce.resolve(self, self.error if code is None else code)
         for fetch in tuple(self._fetches):
-            fetch.appended(_ANY_SIZE)
+            fetch.appended(size_bytes)
         if self._committed_fetches:
-            self._stable_offset_moved(_END_OF_TIME, _ANY_SIZE)
+            self._stable_offset_moved(committed_offset, size_bytes)
 
     # --- followers ---
 
