@@ -28,7 +28,7 @@ from odradek.protocol.messages.metadata_image_request import MetadataImageReques
 from odradek.protocol.messages.metadata_image_response import MetadataImageResponse
 from odradek.result_tasks import wait
 from odradek.results import Result
-from odradek.slicing import run_to_completion
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 from tests.helpers.manual_timers import SteppedTimers
 
 EPOCH = 3
@@ -283,3 +283,15 @@ def test_log_returns_consecutive_changes_within_its_limits(
         assert len(found) <= 1 or sum(map(size_of, found)) <= requested
     else:
         assert not log.start_offset <= offset <= log.end_offset
+
+
+def test_change_whose_publication_is_interrupted_by_the_end_of_the_term_is_dropped() -> None:
+    feed = Feed()
+    records: list[MetadataRecord] = [LEVEL] * (ELEMENTS_PER_SLICE + 1)
+    delta = MetadataDelta(feed.image)
+    after = delta.apply(MetadataProvenance(BrokerId(1), EPOCH, feed.image.offset + 1))
+    publishing = feed.server.publishing(records, after)
+    next(publishing)
+    feed.server.end()
+    assert not list(publishing)
+    assert feed.poll(10).get().error_code == ErrorCode.NOT_CONTROLLER

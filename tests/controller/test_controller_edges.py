@@ -1,0 +1,252 @@
+"""Rare orders of events at a controller, found by removing single lines of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from odradek.controller import take_over
+from odradek.controller.alter_partition import AlterPartition
+from odradek.controller.broker_plans import with_live_leaders
+from odradek.controller.cluster_controller import ControllerSettings
+from odradek.controller.take_over import Elected, Standby, contend
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId
+from odradek.metadata import znodes
+from odradek.metadata.image import NO_LEADER, BrokerRegistration
+from odradek.metadata.store.interface import Operation, UnknownOutcomeError, WatchEvent, Written
+from odradek.metadata.store.memory import MemoryStore
+from odradek.metadata.topics import NewTopic
+from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
+from odradek.protocol.messages.partition_record import PartitionRecord
+from odradek.result_tasks import wait
+from tests.controller.cluster_nodes import Node, World
+from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
+
+PATIENT = ControllerSettings(apply_timeout_ms=600_000)
+
+
+def _other(world: World) -> Node:
+    """Return a node that is not the controller."""
+    return next(node for node in world.nodes.values() if not node.controller.is_active)
+
+
+def test_poll_of_an_earlier_process_of_a_broker_is_refused() -> None:
+    with running() as world:
+        node = _other(world)
+        image = world.controller().image
+        request = MetadataFeedRequest(
+            "cluster", node.id, node.broker_epoch - 1, image.controller_epoch, image.offset, 0, 1
+        )
+
+        async def poll() -> int:
+            return (await wait(world.controller().feed.poll(request))).error_code
+
+        assert world.run(poll()) == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_request_does_not_wait_for_a_leader_that_is_fenced() -> None:
+    with running(settings=PATIENT) as world:
+        node = _other(world)
+        node.polls = False
+        world.advance(1)
+        begin = world.clock.monotonic_ms()
+        topic = NewTopic("a", assignments=[(0, [node.id])])
+        world.run(world.controller().create_topics([topic]))
+        assert world.clock.monotonic_ms() - begin < 20_000
+        assert world.controller().image.brokers[node.id].fenced
+
+
+def test_request_does_not_wait_when_the_term_ends() -> None:
+    with running(settings=PATIENT) as world:
+        active = world.active()
+        assert active is not None
+        _other(world).polls = False
+        world.advance(1)
+
+        async def create() -> float:
+            topic = NewTopic("a", assignments=[(0, [_other(world).id])])
+            call = asyncio.ensure_future(active.controller.create_topics([topic]))
+            await asyncio.sleep(1)
+            assert not call.done()
+            world.ensemble.expire(active.store.session_id)
+            begin = world.clock.monotonic_ms()
+            await call
+            return world.clock.monotonic_ms() - begin
+
+        assert world.run(create()) < 1_000
+
+
+def test_election_is_tried_again_when_the_node_of_the_controller_is_not_valid() -> None:
+    with running() as world:
+
+        async def write() -> MemoryStore:
+            store = MemoryStore(world.ensemble, timers=world.timers)
+            await store.open()
+            await store.delete(znodes.CONTROLLER)
+            await store.create(znodes.CONTROLLER, b"not JSON", ephemeral=True)
+            return store
+
+        # The watches that are registered from now on report nothing.
+        for node in world.nodes.values():
+            node.controller._on_watch = lambda _: None  # type: ignore[method-assign]
+        store = world.run(write())
+        world.advance(3)
+        assert world.active() is None
+        world.run(store.close())
+        world.advance(3)
+        _stable(world)
+
+
+def _ignore(_: WatchEvent) -> None:
+    pass
+
+
+class _LostRequest(MemoryStore):
+    """A store whose next multi is not executed. Its outcome is unknown to the caller."""
+
+    loses = False
+
+    async def before_the_outcome(self) -> None:
+        """Run while the outcome is unknown."""
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Written]:
+        if not self.loses:
+            return await super().multi(operations)
+        self.loses = False
+        await self.before_the_outcome()
+        raise UnknownOutcomeError("lost")
+
+
+def test_election_whose_request_was_lost_is_not_won_by_the_one_of_another_broker() -> None:
+    with running(0) as world:
+        own, other = (_LostRequest(world.ensemble, timers=world.timers) for _ in range(2))
+
+        async def other_is_elected() -> None:
+            assert isinstance(await contend(other, BrokerId(2), 0, _ignore), Elected)
+
+        async def scenario() -> None:
+            await own.open()
+            await other.open()
+            for path, data in ((znodes.CONTROLLER_EPOCH, b"0"),):
+                await own.create(path, data)
+            own.loses = True
+            own.before_the_outcome = other_is_elected  # type: ignore[method-assign]
+            assert await contend(own, BrokerId(1), 0, _ignore) == Standby(BrokerId(2))
+            await own.close()
+            await other.close()
+
+        world.run(scenario())
+
+
+def test_election_of_the_owner_whose_request_was_lost_is_repeated() -> None:
+    """The node /controller is its own already, so only the epoch shows that nothing happened."""
+    with running(0) as world:
+        own = _LostRequest(world.ensemble, timers=world.timers)
+
+        async def scenario() -> None:
+            await own.open()
+            await own.create(znodes.CONTROLLER_EPOCH, b"0")
+            first = await contend(own, BrokerId(1), 0, _ignore)
+            own.loses = True
+            second = await contend(own, BrokerId(1), 0, _ignore)
+            assert isinstance(first, Elected)
+            assert isinstance(second, Elected)
+            assert second.epoch == first.epoch + 1
+            node = await own.get(znodes.CONTROLLER_EPOCH)
+            assert (int(node.data), node.version) == (second.epoch, second.epoch_version)
+            await own.close()
+
+        world.run(scenario())
+
+
+def test_number_of_attempts_of_an_election_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(take_over, "CONTEND_ATTEMPTS_MAX", 3)
+    with running(0) as world:
+        own = _LostRequest(world.ensemble, timers=world.timers)
+
+        async def scenario() -> None:
+            await own.open()
+            await own.create(znodes.CONTROLLER_EPOCH, b"0")
+
+            async def again() -> None:
+                own.loses = True
+
+            own.loses = True
+            own.before_the_outcome = again  # type: ignore[method-assign]
+            assert await contend(own, BrokerId(1), 0, _ignore) == Standby(NO_LEADER)
+            await own.close()
+
+        world.run(scenario())
+
+
+def test_e5_second_controlled_shutdown_waits_for_its_own_change() -> None:
+    """The broker runs again in the same term of the controller."""
+    with running() as world:
+        _create(world)
+        node, controller = _other(world), world.controller()
+
+        async def beat() -> bool:
+            call = controller.broker_heartbeat(node.id, node.broker_epoch, wants_shutdown=True)
+            return (await call).should_shut_down
+
+        world.run(beat())
+        world.advance(1)
+        assert world.run(beat())
+        world.run(node.kill())
+        world.advance(25)
+        world.run(node.restart())
+        world.advance(5)
+        assert controller.is_active
+        assert not controller.image.brokers[node.id].in_controlled_shutdown
+        for each in world.nodes.values():
+            each.polls = False  # nobody applies the next change
+        world.advance(1)
+        assert not world.run(beat())
+
+
+def test_i4_partition_that_occurs_twice_in_a_request_is_changed_once() -> None:
+    with running() as world:
+        _create(world)
+        partition = _partition(world)
+        leader = world.nodes[partition.leader]
+        isr = ((leader.id, leader.broker_epoch),)
+        change = AlterPartition(leader.id, leader.broker_epoch, 0, 0, isr)
+        topic_id = world.controller().image.topics_by_name[A].topic_id
+        call = world.controller().alter_partitions(
+            leader.id, leader.broker_epoch, [(topic_id, 0, change), (topic_id, 0, change)]
+        )
+        codes = [each.error for each in world.run(call)]
+        assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+        assert _partition(world).partition_epoch == partition.partition_epoch + 1
+        _stable(world)
+
+
+def test_new_partition_without_a_live_replica_has_one_in_sync() -> None:
+    """It never had a record, so its first replica can be elected later."""
+    broker = BrokerId(1)
+    brokers = {broker: BrokerRegistration(broker, "host", 9092, fenced=True)}
+    (record,) = with_live_leaders([PartitionRecord(replicas=[1, 2])], brokers)
+    assert isinstance(record, PartitionRecord)
+    assert (record.leader, record.isr) == (NO_LEADER, [1])
+
+
+def test_controller_that_stops_while_a_request_waits_refuses_it() -> None:
+    with running() as world:
+        active = world.active()
+        assert active is not None
+
+        async def scenario() -> None:
+            calls = [
+                asyncio.ensure_future(active.controller.allocate_producer_ids()) for _ in range(3)
+            ]
+            await asyncio.sleep(0)
+            await active.controller.stop()
+            for call in calls:
+                with pytest.raises(KafkaError) as raised:
+                    await call
+                assert raised.value.code is ErrorCode.NOT_CONTROLLER
+
+        world.run(scenario())
