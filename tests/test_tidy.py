@@ -550,6 +550,8 @@ USED_ELSEWHERE = {
     ),
     # awaits the controller of a cluster
     "controller.election.broker_unfenced",
+    # awaits mirrored partitions
+    "controller.cluster_controller.ClusterController.raise_leader_epochs",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import replace
 
 from odradek.controller.alter_partition import (
     AlterPartition,
@@ -85,6 +86,29 @@ def planning_directories(
             after = with_directories(found, tuple(assigned), image.brokers, policy)
             _append(plan.records, partition_change(topic_id, found, after))
         plan.result[topic_id, number] = ErrorCode.NONE
+    return plan
+
+
+def planning_leader_epochs(
+    image: MetadataImage, epochs: Mapping[tuple[Uuid, int], int]
+) -> Planning[dict[tuple[Uuid, int], ErrorCode]]:
+    """Plan that the leader epochs of partitions are at least the given ones.
+
+    The leaders stay, and begin a leader epoch. The epochs of a mirrored partition follow those of
+    its source, because its batches have the leader epochs of the source.
+    """
+    plan: Plan[dict[tuple[Uuid, int], ErrorCode]] = Plan({})
+    for count, ((topic_id, number), epoch) in enumerate(epochs.items(), 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+        found = find_partition(image.topics_by_id, topic_id, number)
+        if isinstance(found, ErrorCode):
+            plan.result[topic_id, number] = found
+            continue
+        plan.result[topic_id, number] = ErrorCode.NONE
+        if epoch > found.leader_epoch:
+            after = replace(found, leader_epoch=epoch, partition_epoch=found.partition_epoch + 1)
+            _append(plan.records, partition_change(topic_id, found, after))
     return plan
 
 

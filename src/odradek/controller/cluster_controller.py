@@ -627,6 +627,18 @@ class ClusterController:
             )
         )
 
+    async def raise_leader_epochs(
+        self, epochs: Mapping[tuple[Uuid, int], int]
+    ) -> dict[tuple[Uuid, int], ErrorCode]:
+        """Raise leader epochs to given values, where they are lower.
+
+        Args:
+            epochs: The leader epoch by topic id and number of the partition.
+        """
+        return await self._planned(
+            lambda term: broker_plans.planning_leader_epochs(term.image, epochs)
+        )
+
     async def alter_partitions(
         self,
         broker: BrokerId,

@@ -11,7 +11,7 @@ from itertools import chain
 from odradek.config.broker import BrokerConfig
 from odradek.controller.replica_placer import Between, place_replicas
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
 from odradek.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from odradek.metadata.topics import (
     USE_DEFAULT,
@@ -44,7 +44,7 @@ def plan_topics(
     for topic in topics:
         try:
             check_change_count(len(topics))
-            results.append(plan.add(topic, new_uuid()))
+            results.append(plan.add(topic, topic.topic_id or new_uuid()))
         except KafkaError as error:
             results.append(error)
         left -= 1 + len(topic.assignments) + len(topic.configs)
@@ -62,6 +62,7 @@ class _Plan:
         self._config = config
         self._between = between
         self._new: set[TopicName] = set()
+        self._new_ids: set[Uuid] = set()
         # Names by their unified text, only of names that can collide. Built when one is requested.
         self._ambiguous: dict[str, TopicName] | None = None
         self._changes = 0
@@ -69,6 +70,8 @@ class _Plan:
     def add(self, topic: NewTopic, topic_id: Uuid) -> CreatedTopic:
         check_topic_name(topic.name)
         self._check_free(topic.name)
+        if topic.topic_id is not None:
+            self._check_id(topic_id)
         configs = _checked_configs(self._config, topic)
         if topic.assignments:
             replicas = _manual_assignment(self._image, topic)
@@ -80,9 +83,20 @@ class _Plan:
         partitions = tuple(new_partition(number, ids) for number, ids in enumerate(replicas))
         name = TopicName(topic.name)
         self._new.add(name)
+        self._new_ids.add(topic_id)
         if self._ambiguous is not None and is_ambiguous(name):
             self._ambiguous[unified(name)] = name
         return CreatedTopic(TopicImage(name, topic_id, partitions), configs)
+
+    def _check_id(self, topic_id: Uuid) -> None:
+        """Refuse an id that a topic has, or a deleted topic whose logs may still exist."""
+        if (
+            topic_id in self._new_ids
+            or topic_id in self._image.topics_by_id
+            or topic_id in self._image.deletions
+        ):
+            text = f"A topic with the id {uuid_to_string(topic_id)} already exists."
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, text)
 
     def _check_free(self, name: str) -> None:
         """Refuse an existing name. In Kafka's metrics '.' and '_' are the same character."""

@@ -13,7 +13,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.definition import ConfigValue
 from odradek.config.topic import TOPIC_CONFIGS
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName
+from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata.image import PartitionImage, TopicImage
 
 CONSUMER_OFFSETS = TopicName("__consumer_offsets")
@@ -32,13 +32,17 @@ USE_DEFAULT = -1
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to create. -1 is the broker's default, and is required with `assignments`."""
+    """A topic to create. -1 is the broker's default, and is required with `assignments`.
+
+    A topic that mirrors one of another cluster has a given id. Otherwise the id is random.
+    """
 
     name: str
     num_partitions: int = USE_DEFAULT
     replication_factor: int = USE_DEFAULT
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
     configs: Sequence[tuple[str, str | None]] = ()
+    topic_id: Uuid | None = None
 
 
 @dataclass(slots=True)
