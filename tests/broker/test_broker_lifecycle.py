@@ -1,0 +1,229 @@
+"""The registration of a broker in sessions that break, expire and lose responses at random."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from odradek.broker.broker_lifecycle import BrokerLifecycle
+from odradek.environment.timers import LoopTimers
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, Uuid
+from odradek.metadata import znodes
+from odradek.metadata.image import BrokerRegistration, Endpoint
+from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
+from odradek.metadata.store.interface import NoNodeError, SessionLostError, SessionState
+from odradek.metadata.store.memory import MemoryStore
+from tests.controller.cluster_nodes import LoopClock
+from tests.helpers.seeded_randomness import SeededRandomness
+from tests.helpers.virtual_loop import VirtualLoop
+
+NODE_ID = BrokerId(7)
+PATH = f"{znodes.BROKER_IDS}/{NODE_ID}"
+SESSION_TIMEOUT_MS = 6_000
+QUIET_S = 60.0
+"""Time without faults after which every broker is registered."""
+CONDITIONS = EnsembleConditions(
+    servers=3,
+    session_timeout_ms=SESSION_TIMEOUT_MS,
+    lag_ms=(0, 200),
+    latency_ms=(0, 20),
+    notice_ms=(0, 500),
+    reconnect_ms=(0, 1_000),
+)
+
+
+class Broker:
+    """One process of the broker: its session and its lifecycle."""
+
+    def __init__(self, world: World) -> None:
+        world.processes += 1
+        self.store = MemoryStore(world.ensemble, timers=world.timers)
+        self.failures: list[Exception] = []
+        self.lifecycle = BrokerLifecycle(
+            self.store,
+            NODE_ID,
+            clock=LoopClock(asyncio.get_running_loop()),
+            timers=world.timers,
+            check_store=self._check,
+            failed=self.failures.append,
+        )
+        endpoint = Endpoint("PLAINTEXT", "host", 9092)
+        self.registration = BrokerRegistration(
+            NODE_ID,
+            endpoint.host,
+            endpoint.port,
+            listeners=(endpoint,),
+            incarnation_id=Uuid(bytes([world.processes]) * 16),
+        )
+
+    async def _check(self) -> None:
+        await self.store.get(znodes.BROKER_IDS)
+
+    async def start(self, clean_shutdown_epoch: int = -1) -> None:
+        await self.lifecycle.open()
+        await self.lifecycle.await_id(SESSION_TIMEOUT_MS * 3)
+        await self.lifecycle.register(self.registration, clean_shutdown_epoch)
+
+    async def kill(self) -> None:
+        """End the process. Its session lasts until its timeout."""
+        self.store.abandon()
+        await self.lifecycle.close()
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.timers = LoopTimers()
+        self.ensemble = MemoryEnsemble(
+            CONDITIONS, randomness=SeededRandomness(seed), timers=self.timers
+        )
+        self.processes = 0
+
+    async def prepare(self) -> None:
+        store = MemoryStore(self.ensemble, timers=self.timers)
+        await store.open()
+        await store.create("/brokers")
+        await store.create(znodes.BROKER_IDS)
+        await store.close()
+
+    async def check_registered(self, broker: Broker) -> int:
+        """Check that the only node is the one of the broker's session. Return its epoch."""
+        assert not broker.failures
+        assert broker.store.state is SessionState.CONNECTED
+        await broker.store.sync()
+        node = await broker.store.get(PATH)
+        assert node.stat.ephemeral_owner == broker.store.session_id
+        assert node.stat.czxid == broker.lifecycle.broker_epoch
+        assert broker.lifecycle.registered_epoch == node.stat.czxid
+        return node.stat.czxid
+
+
+def run(seed: int, test: Callable[[World], Awaitable[None]]) -> None:
+    loop = VirtualLoop()
+
+    async def main() -> None:
+        world = World(seed)
+        await world.prepare()
+        await test(world)
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+PAUSES_S = (0.0, 0.01, 0.3, 2.0, 8.0)
+
+
+async def faults(world: World, broker: Broker, count: int) -> None:
+    """Break, expire and block the session, and lose requests and responses of its writes."""
+    for _ in range(count):
+        session_id = broker.store.session_id
+        if broker.store.state is not SessionState.CLOSED:
+            fault = world.random.randrange(5)
+            if fault == 0:
+                broker.store.disconnect()
+            elif fault == 1:
+                broker.store.lose_next_response()
+            elif fault == 2:
+                broker.store.lose_next_request()
+            elif fault == 3:
+                world.ensemble.expire(session_id)
+            else:
+                with contextlib.suppress(SessionLostError):  # it has expired already
+                    world.ensemble.block(session_id)
+                    await asyncio.sleep(world.random.choice(PAUSES_S))
+                    world.ensemble.unblock(session_id)
+        await asyncio.sleep(world.random.choice(PAUSES_S))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_hazard_2_a_broker_registers_again_after_any_faults_of_its_session(seed: int) -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world)
+        await broker.start()
+        epochs = [await world.check_registered(broker)]
+        for _ in range(5):
+            await faults(world, broker, 6)
+            await asyncio.sleep(QUIET_S)
+            epochs.append(await world.check_registered(broker))
+        assert epochs == sorted(epochs)
+        await broker.lifecycle.close()
+
+    run(seed, test)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_hazard_6_a_new_process_waits_for_the_session_of_the_one_that_was_killed(seed: int) -> None:
+    async def test(world: World) -> None:
+        epoch = -1
+        for _ in range(6):
+            broker = Broker(world)
+            await broker.start()
+            assert await world.check_registered(broker) > epoch
+            await faults(world, broker, world.random.randrange(4))
+            epoch = broker.lifecycle.registered_epoch
+            if world.random.randrange(2):
+                await broker.kill()
+            else:
+                await broker.lifecycle.close()
+            assert broker.lifecycle.broker_epoch == -1
+        assert not broker.failures
+
+    run(seed, test)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_hazard_6_a_second_process_with_the_id_is_refused(seed: int) -> None:
+    async def test(world: World) -> None:
+        first, second = Broker(world), Broker(world)
+        await first.start()
+        with pytest.raises(KafkaError) as refused:
+            await second.start()
+        assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        await second.lifecycle.close()
+        await world.check_registered(first)
+        await first.lifecycle.close()
+
+    run(seed, test)
+
+
+def test_hazard_6_one_of_two_processes_that_start_together_is_refused() -> None:
+    async def test(world: World) -> None:
+        brokers = [Broker(world), Broker(world)]
+        started = await asyncio.gather(*(each.start() for each in brokers), return_exceptions=True)
+        (refused,) = [each for each in started if each is not None]
+        assert isinstance(refused, KafkaError)
+        assert refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        await world.check_registered(brokers[started.index(None)])
+        for each in brokers:
+            await each.lifecycle.close()
+
+    for seed in range(10):
+        run(seed, test)
+
+
+def test_a_broker_that_stops_while_its_session_is_lost_ends() -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world)
+        await broker.start()
+        world.ensemble.expire(broker.store.session_id)
+        broker.store.disconnect()
+        await asyncio.sleep(0.6)
+        await broker.lifecycle.close()
+        assert broker.store.state is SessionState.CLOSED
+        await asyncio.sleep(QUIET_S)
+        store = MemoryStore(world.ensemble, timers=world.timers)
+        await store.open()
+        await store.sync()
+        with pytest.raises(NoNodeError):
+            await store.get(PATH)
+        await store.close()
+
+    for seed in range(10):
+        run(seed, test)
