@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.config.broker import BrokerConfig
 from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.cluster_controller import ClusterController
+from odradek.controller.election_policies import ElectionPolicies
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.delta import MetadataDelta, MetadataProvenance
+from odradek.metadata.image import MetadataImage
 from odradek.metadata.store.memory import MemoryStore
+from odradek.protocol.messages.config_record import ConfigRecord
 from tests.controller.cluster_nodes import World
 from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
 
@@ -142,3 +147,14 @@ def test_e4_minimum_of_all_brokers_is_kept_when_all_configs_are_replaced() -> No
         assert error is not None
         assert error.code is ErrorCode.INVALID_CONFIG
         assert BrokerId(1) in world.controller().image.brokers
+
+
+def test_controller_whose_own_configs_do_not_fit_those_of_all_brokers_still_elects() -> None:
+    """An earlier controller, with a larger buffer, has accepted the number of threads."""
+    image = MetadataImage()
+    delta = MetadataDelta(image)
+    for key, value in ((MIN_ISR, "2"), ("log.cleaner.threads", "8")):
+        delta.replay(ConfigRecord(int(ResourceType.BROKER), "", key, value))
+    after = delta.apply(MetadataProvenance(BrokerId(2), 1, 1))
+    config = BrokerConfig({"node.id": "1", "log.cleaner.dedupe.buffer.size": str(3 << 20)})
+    assert ElectionPolicies(config).of(after)(A).min_insync_replicas == 2

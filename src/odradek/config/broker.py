@@ -176,6 +176,36 @@ class BrokerConfig:
             self._resolve()
             raise
 
+    def set_valid_dynamic(
+        self, broker: Mapping[str, str], cluster: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Replace the values altered at run time, except those that do not fit this broker.
+
+        Another broker, with other initial values, has accepted them.
+
+        Returns:
+            The reason for each config that is left out.
+        """
+        try:
+            self.set_dynamic(broker, cluster)
+        except KafkaError:
+            pass
+        else:
+            return {}
+        refused: dict[str, str] = {}
+        own: dict[str, str] = {}
+        common: dict[str, str] = {}
+        self.set_dynamic(own, common)
+        for values, accepted in ((cluster, common), (broker, own)):
+            for name, value in values.items():
+                accepted[name] = value
+                try:
+                    self.set_dynamic(own, common)
+                except KafkaError as error:
+                    del accepted[name]
+                    refused[name] = error.message
+        return refused
+
     def check_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> None:
         """Raise INVALID_CONFIG if `set_dynamic` would refuse these values. Change nothing."""
         self.with_dynamic(broker, cluster)

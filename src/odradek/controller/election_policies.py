@@ -69,7 +69,8 @@ class ElectionPolicies:
             own = dict(image.broker_configs.get(str(self._config.node_id)) or _NO_OVERRIDES)
             own.pop(MIN_ISR, None)
             cluster = image.broker_configs.get(ALL_BROKERS) or _NO_OVERRIDES
-            self._parsed = self._config.with_dynamic(own, cluster)
+            self._parsed = self._config.with_dynamic({}, {})
+            self._parsed.set_valid_dynamic(own, cluster)
             self._parsed_for = image.broker_configs
         return self._parsed
 

@@ -7,12 +7,15 @@ broker do not know where a change comes from.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator
 
 from odradek.config.broker import BrokerConfig
 from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.image import MetadataImage
 from odradek.slicing import in_slices
+
+logger = logging.getLogger(__name__)
 
 Subscriber = Callable[
     [MetadataDelta, MetadataImage, MetadataImage], Generator[None, None, None] | None
@@ -50,7 +53,14 @@ class MetadataPublisher:
         old, self.image = self.image, image
         if delta.broker_configs.changed:
             own = image.broker_configs.get(str(self._config.node_id), {})
-            self._config.set_dynamic(own, image.broker_configs.get("", {}))
+            refused = self._config.set_valid_dynamic(own, image.broker_configs.get("", {}))
+            for name, reason in refused.items():
+                logger.error(
+                    "the dynamic config %s is not in effect on this broker: %s. Change it, or the "
+                    "broker's own configs",
+                    name,
+                    reason,
+                )
         for subscriber in self._subscribers:
             work = subscriber(delta, old, image)
             if work is not None:
