@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from odradek.broker.heartbeats import (
     Reports,
     Sender,
 )
-from odradek.broker.replica_directories import replica_report
+from odradek.broker.replica_directories import ReplicaDirectories, Storage, replica_report
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import LOST_DIRECTORY, ZERO_UUID, BrokerId, Uuid
@@ -133,32 +134,39 @@ def test_a_request_has_a_limited_number_of_replicas() -> None:
     assert sizes == [ASSIGNMENTS_MAX, 1]
 
 
-def image(directory: Uuid = ZERO_UUID, isr: tuple[int, ...] = (7, 8)) -> PartitionImage:
+def image(
+    directory: Uuid = ZERO_UUID, isr: tuple[int, ...] = (7, 8), leader: int = NO_LEADER
+) -> PartitionImage:
     replicas = (BrokerId(8), BrokerId(7))
     directories = (B, directory) if directory != ZERO_UUID else ()
     members = tuple(BrokerId(each) for each in isr)
-    return PartitionImage(0, NO_LEADER, 1, 1, replicas, members, directories=directories)
+    return PartitionImage(0, BrokerId(leader), 1, 1, replicas, members, directories=directories)
 
 
 @pytest.mark.parametrize(
-    ("partition", "directory", "is_offline", "report"),
+    ("partition", "directory", "storage", "report"),
     [
-        (image(), A, False, None),
-        (image(A), A, False, None),
-        (image(B), A, False, A),
-        (image(LOST_DIRECTORY), A, False, A),
-        (image(), A, True, A),
-        (image(A), A, True, None),
-        (image(), None, True, LOST_DIRECTORY),
-        (image(isr=(7,)), None, True, None),
-        (image(A), None, True, None),
-        (image(A), None, False, None),
+        (image(), A, Storage.WRITABLE, None),
+        (image(A), A, Storage.WRITABLE, None),
+        (image(B), A, Storage.WRITABLE, A),
+        (image(LOST_DIRECTORY), A, Storage.WRITABLE, A),
+        (image(A), None, Storage.WRITABLE, None),
+        (image(), A, Storage.OFFLINE, A),
+        (image(A), A, Storage.OFFLINE, None),
+        (image(), None, Storage.OFFLINE, LOST_DIRECTORY),
+        (image(isr=(7,)), None, Storage.OFFLINE, None),
+        (image(A), None, Storage.OFFLINE, None),
+        (image(leader=7), A, Storage.FULL, LOST_DIRECTORY),
+        (image(A, leader=7), A, Storage.FULL, LOST_DIRECTORY),
+        (image(LOST_DIRECTORY, leader=7), A, Storage.FULL, None),
+        (image(leader=7, isr=(7,)), A, Storage.FULL, None),
+        (image(leader=8), A, Storage.FULL, None),
     ],
 )
 def test_replica_is_reported_when_the_controller_must_know_its_directory(
-    partition: PartitionImage, directory: Uuid | None, is_offline: bool, report: Uuid | None
+    partition: PartitionImage, directory: Uuid | None, storage: Storage, report: Uuid | None
 ) -> None:
-    assert replica_report(partition, BrokerId(7), directory, is_offline) == report
+    assert replica_report(partition, BrokerId(7), directory, storage) == report
 
 
 # --- the requests ---
@@ -320,5 +328,41 @@ def test_broker_fails_with_its_last_directory(run: Callable[..., None]) -> None:
         assert failure.code is ErrorCode.KAFKA_STORAGE_ERROR
         await cluster.stop(2)
         await cluster.until(lambda: cluster.leader("t", 0) == cluster.leader("t", 1) == 1)
+
+    run(test)
+
+
+def test_leaderships_move_away_from_a_full_disk_until_it_has_space(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        checks: list[str] = []
+        has_space = False
+
+        async def check(_: ReplicaDirectories, log_dir: LogDir) -> bool:
+            checks.append(log_dir.path)
+            return has_space
+
+        monkeypatch.setattr(ReplicaDirectories, "_has_space", check)
+        await cluster.create_topic("t", assignment=[[2, 1]])
+        await cluster.create_topic("alone", assignment=[[2]])
+        full = directory(cluster, 2, 0)
+        found = cluster.servers[2].services.replica_manager.find("alone", 0)
+        assert found is not None
+        for each in {full, found.log.log_dir}:
+            each.append_refused(OSError(errno.ENOSPC, "full"), "test")
+        await cluster.until(lambda: cluster.leader("t") == 1)
+        await cluster.until(lambda: len(checks) > 2)
+        assert cluster.leader("alone") == 2
+        assert full.is_full and not full.offline
+        has_space = True
+        await cluster.until(lambda: not full.is_full)
+
+        def is_in_sync() -> bool:
+            partition = cluster.image(1).partition("t", 0)
+            assert partition is not None
+            return set(partition.isr) == {1, 2} and LOST_DIRECTORY not in partition.directories
+
+        await cluster.until(is_in_sync)
 
     run(test)

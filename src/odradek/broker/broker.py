@@ -207,13 +207,20 @@ class BrokerServer:
         self._stopping.add("the replication", replication.stop, parts_ms)
         self._stopping.add("the cluster", member.stop, parts_ms)
         member.add_channel(self.services.cluster.channel)
-        self._directories = ReplicaDirectories(
+        self._directories = directories = ReplicaDirectories(
             BrokerId(self.config.node_id),
             log_manager,
             self.services.replica_manager,
             member,
+            self._threads.executor,
+            self._timers,
             self._fail,
         )
+        loop = asyncio.get_running_loop()
+        log_manager.on_dir_full(
+            lambda log_dir: loop.call_soon_threadsafe(directories.directory_full, log_dir)
+        )
+        self._stopping.add("the log directories", directories.stop, parts_ms)
         self._subscribe(member)
         dispatch = self._request_handler()
         gate = StartGate(dispatch)

@@ -2,14 +2,18 @@
 
 The controller does not know in which log directory a replica is, and needs it only when this broker
 cannot write the replica. A replica in a directory that has failed is therefore reported with that
-directory, and loses its leadership. A replica that was reported is reported again when it is in
-another directory, or can be written again.
+directory, and loses its leadership. A leader on a full disk is reported in an unknown directory if
+it has in-sync followers. A replica that was reported is reported again when it is in another
+directory, or can be written again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Executor
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode, KafkaError
@@ -19,6 +23,7 @@ from odradek.slicing import ELEMENTS_PER_SLICE
 if TYPE_CHECKING:
     from odradek.broker.cluster_member import ClusterMember
     from odradek.broker.heartbeats import Replica
+    from odradek.environment.timers import Timers
     from odradek.log.directories.log_manager import LogManager
     from odradek.log.log_dir import LogDir
     from odradek.metadata.image import PartitionImage
@@ -28,27 +33,42 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+SPACE_CHECK_MS = 1_000
+"""Interval of the checks of a full disk."""
+FREE_BYTES_MIN = 64 * 1024 * 1024
+"""Free space with which a disk that was full counts as writable again."""
+
+
+class Storage(Enum):
+    """Whether a log directory can be written."""
+
+    WRITABLE = "writable"
+    FULL = "full"
+    OFFLINE = "offline"
+
+
 def replica_report(
-    image: PartitionImage, broker: BrokerId, directory: Uuid | None, is_offline: bool
+    image: PartitionImage, broker: BrokerId, directory: Uuid | None, storage: Storage
 ) -> Uuid | None:
     """Return the directory to report for a replica, or None if no report is necessary. Pure.
 
-    A replica without in-sync followers is not reported in an unknown directory. It would lose its
-    leadership to no other broker, and would not get it back when the directory is online again.
+    A replica without in-sync followers is not reported in the unknown directory. It would lose its
+    leadership to no other broker, and would not get it back when the directory can be written.
 
     Args:
         image: The partition in the metadata.
         broker: This broker, which is a replica.
         directory: The id of the directory of its log, or None if it is not known.
-        is_offline: Whether that directory has failed.
+        storage: The state of that directory.
     """
     known = dict(zip(image.replicas, image.directories, strict=False)).get(broker, ZERO_UUID)
-    if not is_offline:
+    if storage is Storage.WRITABLE:
         return None if known in (ZERO_UUID, directory) else directory
-    if directory is not None:
+    if storage is Storage.OFFLINE and directory is not None:
         return None if known == directory else directory
     has_followers = any(each != broker for each in image.isr)
-    return LOST_DIRECTORY if known == ZERO_UUID and has_followers else None
+    leads = image.leader == broker or storage is Storage.OFFLINE
+    return LOST_DIRECTORY if known in (ZERO_UUID, directory) and has_followers and leads else None
 
 
 class ReplicaDirectories:
@@ -59,6 +79,8 @@ class ReplicaDirectories:
         log_manager: Its logs.
         replica_manager: Its partitions.
         member: Its image, its registration and its channel for reports.
+        executor: Threads that read the free space of a disk.
+        timers: Timers of the checks of a full disk.
         failed: Called with the error when the last log directory has failed: the broker must stop.
     """
 
@@ -68,13 +90,19 @@ class ReplicaDirectories:
         log_manager: LogManager,
         replica_manager: ReplicaManager,
         member: ClusterMember,
+        executor: Executor,
+        timers: Timers,
         failed: Callable[[Exception], None],
     ) -> None:
         self._broker_id = broker_id
         self._log_manager = log_manager
         self._replica_manager = replica_manager
         self._member = member
+        self._executor = executor
+        self._timers = timers
         self._failed = failed
+        self._full: dict[LogDir, None] = {}
+        self._watch: asyncio.Task[None] | None = None
 
     def reporting(self) -> Generator[None, None, None]:
         """Report the replicas whose directories have changed while this broker was stopped."""
@@ -90,14 +118,53 @@ class ReplicaDirectories:
                 KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
             )
             return
-        replicas: dict[Replica, Uuid] = {}
-        for partition in self._replica_manager.partitions():
-            if partition.log.log_dir is log_dir:
-                replicas.update(self._report(partition))
+        replicas = self._reports(log_dir)
         directory = self._log_manager.directory_ids.get(log_dir.path)
         if directory is not None:
             self._member.lifecycle.directory_failed(directory)
         self._member.heartbeats.directory_failed(directory, replicas)
+
+    def directory_full(self, log_dir: LogDir) -> None:
+        """Hand over the leaderships of a directory without space, until it has space again."""
+        self._full[log_dir] = None
+        self._member.heartbeats.report_replicas(self._reports(log_dir))
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().create_task(self._watch_space())
+
+    async def stop(self) -> None:
+        """End the checks of full disks."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait((self._watch,))
+
+    async def _watch_space(self) -> None:
+        while self._full:
+            await self._timers.sleep(SPACE_CHECK_MS / 1000)
+            for log_dir in list(self._full):
+                if log_dir.offline or await self._has_space(log_dir):
+                    del self._full[log_dir]
+                    log_dir.space_freed()
+                self._member.heartbeats.report_replicas(self._reports(log_dir))
+        self._watch = None
+
+    async def _has_space(self, log_dir: LogDir) -> bool:
+        loop = asyncio.get_running_loop()
+        try:
+            space = await loop.run_in_executor(self._executor, log_dir.files.space, log_dir.path)
+        except OSError as error:
+            logger.warning(
+                "the free space of %s is not known: %s. It is read again", log_dir, error
+            )
+            return False
+        return space.usable_bytes >= FREE_BYTES_MIN
+
+    def _reports(self, log_dir: LogDir) -> dict[Replica, Uuid]:
+        """Return the reports of the replicas in a log directory."""
+        reports: dict[Replica, Uuid] = {}
+        for partition in self._replica_manager.partitions():
+            if partition.log.log_dir is log_dir:
+                reports.update(self._report(partition))
+        return reports
 
     def _report(self, partition: Partition) -> Mapping[Replica, Uuid]:
         key = partition.topic_partition
@@ -106,5 +173,8 @@ class ReplicaDirectories:
             return {}
         log_dir = partition.log.log_dir
         directory = self._log_manager.directory_ids.get(log_dir.path)
-        report = replica_report(found, self._broker_id, directory, log_dir.offline)
+        storage = Storage.OFFLINE if log_dir.offline else Storage.WRITABLE
+        if storage is Storage.WRITABLE and log_dir in self._full:
+            storage = Storage.FULL
+        report = replica_report(found, self._broker_id, directory, storage)
         return {} if report is None else {(partition.topic_id, key.partition): report}

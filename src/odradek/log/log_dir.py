@@ -16,7 +16,7 @@ from odradek.environment.clock import Clock
 from odradek.environment.files import Files
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
-from odradek.log.file_pool import FilePool
+from odradek.log.file_pool import NO_SPACE_ERRNOS, FilePool
 from odradek.log.segments.log_segment import IndexCache
 
 DELETE_DIRECTORY_SUFFIX = "-delete"
@@ -36,17 +36,21 @@ class LogDir:
         on_failure: Callable[[LogDir], None] | None = None,
         write_checkpoints: Callable[[LogDir], None] | None = None,
         write_removals: Callable[[LogDir, TopicPartition], None] | None = None,
+        on_full: Callable[[LogDir], None] | None = None,
     ) -> None:
         self.path = path
         self.pool = pool
         self.cache = cache
         self.clock = clock
         self.offline = False
+        self.is_full = False
+        """An append has failed for lack of space since `space_freed`."""
         self._removals: list[tuple[int, str]] = []
         self.torn_bytes_cut = 0
         """Bytes that the recovery of this start has cut off."""
         self.checkpoint_due = False
         self._on_failure = on_failure
+        self._on_full = on_full
         self._write_checkpoints = write_checkpoints
         self._write_removals = write_removals
         self._lock = threading.Lock()
@@ -76,6 +80,21 @@ class LogDir:
             if self._on_failure is not None:
                 self._on_failure(self)
         return self.error(what)
+
+    def append_refused(self, error: OSError, what: str) -> KafkaError:
+        """Return the error of an append that a full disk or a lack of descriptors refuses.
+
+        Reads continue, and each append tries again.
+        """
+        if error.errno in NO_SPACE_ERRNOS and not self.is_full:
+            self.is_full = True
+            if self._on_full is not None:
+                self._on_full(self)
+        return self.error(what)
+
+    def space_freed(self) -> None:
+        """Note that the disk has space again. The next failed append is reported again."""
+        self.is_full = False
 
     def torn_tail_cut(self, size_bytes: int) -> None:
         """Add to the number of bytes that recovery has cut off."""

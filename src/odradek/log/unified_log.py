@@ -380,7 +380,7 @@ class UnifiedLog:
         except OSError as cut_error:
             return self.log_dir.fail(cut_error, f"cutting a torn write of {self.topic_partition}")
         _logger.warning("%s. The partial write was cut off. Free space or descriptors", what)
-        return self.log_dir.error(what)
+        return self.log_dir.append_refused(error, what)
 
     def _write_aborted(
         self, segment: LogSegment, producer_id: int, marker: EndTransactionMarker

@@ -23,8 +23,8 @@ from odradek.environment.files import BOOT_ID_FILE, RealFiles, machine_boot_id
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicPartition, Uuid, uuid_to_string
 from odradek.log.directories.closing import CLOSING_THREADS
+from odradek.log.directories.directory_names import FILE_NAME_BYTES_MAX
 from odradek.log.directories.log_manager import (
-    FILE_NAME_BYTES_MAX,
     LogDirectoryError,
     LogManager,
     parse_directory_name,
@@ -841,4 +841,39 @@ def test_checkpoints_are_written_later_after_a_full_disk(tmp_path: Path, code: i
     assert manager.flushed_offset(log) == 0
     manager.maintain(NOW_MS)
     assert manager.flushed_offset(log) == 1
+    manager.close()
+
+
+def test_full_disk_is_reported_once_until_it_has_space_again(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    reported: list[LogDir] = []
+    manager.on_dir_full(reported.append)
+    log = open_log(manager)
+    append(log, [b"a"])
+    files.space_left = 0
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            append(log, [b"b"])
+    assert reported == [log.log_dir]
+    assert log.log_dir.is_full and not log.log_dir.offline
+    log.log_dir.space_freed()
+    with pytest.raises(KafkaError):
+        append(log, [b"b"])
+    assert len(reported) == 2
+    files.space_left = None
+    assert append(log, [b"b"]).first_offset == 1
+    manager.close()
+
+
+def test_lack_of_descriptors_is_not_a_full_disk(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    log = open_log(manager)
+    append(log, [b"a"])
+    files.fail_pwrite = OSError(errno.EMFILE, "none left")
+    with pytest.raises(KafkaError):
+        append(log, [b"b"])
+    assert not log.log_dir.is_full and not log.log_dir.offline
+    files.fail_pwrite = None
     manager.close()

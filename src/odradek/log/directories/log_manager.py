@@ -121,6 +121,7 @@ class LogManager:
                 self._dir_failed,
                 self._checkpoint_directory,
                 self._write_removals,
+                self._dir_full,
             )
             for path in map(os.path.abspath, log_dirs)
         ]
@@ -136,6 +137,7 @@ class LogManager:
         self._assigned: set[TopicPartition] = set()
         self._conflicting: dict[TopicPartition, list[UnifiedLog]] = {}
         self._failure_callbacks: list[Callable[[LogDir], None]] = []
+        self._full_callbacks: list[Callable[[LogDir], object]] = []
         self._locks: list[FileLock] = []
         self._checkpoints = {
             log_dir: {
@@ -636,6 +638,14 @@ class LogManager:
         It runs on the thread on which the failure occurred.
         """
         self._failure_callbacks.append(callback)
+
+    def on_dir_full(self, callback: Callable[[LogDir], object]) -> None:
+        """Call `callback` when an append fails for lack of space (`LogDir.append_refused`)."""
+        self._full_callbacks.append(callback)
+
+    def _dir_full(self, log_dir: LogDir) -> None:
+        for callback in self._full_callbacks:
+            callback(log_dir)
 
     def _dir_failed(self, log_dir: LogDir) -> None:
         for callback in self._failure_callbacks:
