@@ -227,3 +227,28 @@ def test_a_broker_that_stops_while_its_session_is_lost_ends() -> None:
 
     for seed in range(10):
         run(seed, test)
+
+
+def test_hazard_6_a_broker_waits_for_a_former_session_of_its_own_process() -> None:
+    """A session that the client has given up may live on until its timeout."""
+
+    async def test(world: World) -> None:
+        broker = Broker(world)
+        await broker.start()
+        former = MemoryStore(world.ensemble, timers=world.timers)
+        await former.open()
+        await former.sync()
+        node = await former.get(PATH)
+        world.ensemble.expire(broker.store.session_id)
+        await former.create(PATH, node.data, ephemeral=True)
+        broker.store.disconnect()
+        await asyncio.sleep(SESSION_TIMEOUT_MS / 2_000)
+        assert broker.lifecycle.broker_epoch == -1
+        assert not broker.failures
+        await former.close()
+        await asyncio.sleep(QUIET_S)
+        await world.check_registered(broker)
+        await broker.lifecycle.close()
+
+    for seed in range(10):
+        run(seed, test)

@@ -57,7 +57,9 @@ def test_each_task_is_repeated_at_its_interval(
         monkeypatch.setattr(PeriodicTasks, name, work)
 
     async def run() -> None:
-        services: Any = SimpleNamespace(config=BrokerConfig.from_properties(config), timers=timers)
+        services: Any = SimpleNamespace(
+            config=BrokerConfig.from_properties(config), timers=timers, cluster=None
+        )
         tasks = PeriodicTasks(services)
         tasks.start()
         await asyncio.sleep(0)

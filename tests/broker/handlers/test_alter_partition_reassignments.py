@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ def test_a_partition_of_another_node_is_not_reassigned_to_this_one(
         topic = image.topics_by_name["t"]
         lost = replace(topic.partitions[0], leader=NO_LEADER, replicas=(8, 9), isr=(9,))
         moved = image.with_topics({"t": replace(topic, partitions=(lost,))}, {})
-        services = replace(server.services, image=lambda: moved)
+        services = replace(server.services, controller=SimpleNamespace(image=moved))
         request = request_for("t", 0, [1], may_resize)
         return handle(services, None, request).get()  # type: ignore[arg-type]
 
