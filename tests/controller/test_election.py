@@ -244,6 +244,14 @@ def test_e4_leader_from_the_elr_is_the_new_isr() -> None:
     assert changed.leader_recovery_state is RECOVERED
 
 
+def test_e4_leader_from_the_elr_that_is_enough_clears_the_elr() -> None:
+    """It commits records alone, which the others do not have."""
+    before = partition(leader=-1, isr=(), elr=(2, 3))
+    after = broker_unfenced(before, alive(2), ElectionPolicy(min_insync_replicas=1))
+    assert after is not None
+    assert state(after) == (2, ids(2), ())
+
+
 def test_e4_unclean_restart_leaves_the_isr_and_the_elr() -> None:
     before = partition(leader=-1, isr=(), elr=(1, 2))
     changed = broker_registered(before, BrokerId(2), alive(2), MIN_ISR_2, clean=False)

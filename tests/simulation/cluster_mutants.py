@@ -69,13 +69,13 @@ def _one_step_truncation(patches: Patches) -> None:
 
 
 def _no_epochs_in_fetches(patches: Patches) -> None:
+    from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
     from odradek.replication.partition import Partition
 
-    def check_no_epoch(partition: Any, _leader_epoch: int) -> None:
-        from odradek.errors import KafkaError
+    check = Partition.check_leader_epoch
 
-        if partition.error:
-            raise KafkaError(partition.error)
+    def check_no_epoch(partition: Any, _leader_epoch: int, **options: Any) -> None:
+        check(partition, UNDEFINED_EPOCH, **options)
 
     patches.replace(Partition, "check_leader_epoch", check_no_epoch)
     patches.replace(Partition, "_diverges", lambda *_: False)

@@ -94,7 +94,10 @@ def changed_partition(
     if unclean:
         target_isr, elr, recovery = (leader,), (), LeaderRecoveryState.RECOVERING
     elif leader in elr:
-        target_isr, elr = (leader,), tuple(each for each in elr if each != leader)
+        target_isr = (leader,)
+        # A leader that is enough advances the high watermark, and the others fall behind it.
+        is_enough = effective_min_isr(partition, policy.min_insync_replicas) <= 1
+        elr = () if is_enough else tuple(each for each in elr if each != leader)
     changed = replace(
         partition,
         leader=leader,
