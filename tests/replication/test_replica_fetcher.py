@@ -244,6 +244,23 @@ def test_flush_precedes_the_next_fetch_of_a_replica_that_moves(tmp_path: Path) -
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 
 
+def test_flush_of_recovered_records_precedes_the_first_fetch(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        end = partition.log.log_end_offset
+        assert partition.log.recovery_point < end
+        it.follow(partition)
+        assert not [each for channel in it.channels for each in channel.asked]
+        it.release()
+        await _until(lambda: any(each.asked for each in it.channels))
+        assert partition.log.recovery_point == end
+        (fetched,) = it.catch_up.partitions
+        assert fetched.fetch_offset == end
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
 async def _until(condition: Callable[[], bool]) -> None:
     for _ in range(100):
         if condition():

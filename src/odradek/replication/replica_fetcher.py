@@ -193,10 +193,41 @@ class ReplicaFetcher:
     # --- replicas ---
 
     def add(self, replica: FollowedReplica) -> None:
-        """Fetch a replica, unless its log is truncated at the moment."""
+        """Fetch a replica, unless its log is truncated at the moment.
+
+        The log may have records that `flush.messages` requires to be flushed, which a recovery has
+        found or an earlier leader has sent. The offset of a fetch says that they are on the disk.
+        """
         self.replicas[replica] = None
-        if not replica.log.is_truncating:
+        log = replica.log
+        if log.is_truncating:
+            return
+        if log.unflushed_messages >= log.config.flush_messages:
+            self._flush_first(replica)
+        else:
             self._plan.resume(replica)
+
+    def _flush_first(self, replica: FollowedReplica) -> None:
+        if self._stopped or replica.phase is not ReplicaPhase.PAUSED:
+            return
+        parts = self._parts
+        flush = parts.loop.run_in_executor(parts.executor, replica.log.flush)
+        flush.add_done_callback(partial(self._flushed_first, replica))
+
+    def _flushed_first(self, replica: FollowedReplica, flush: asyncio.Future[None]) -> None:
+        if flush.cancelled() or self._stopped or replica.phase is not ReplicaPhase.PAUSED:
+            return
+        error = flush.exception()
+        if error is None:
+            self._plan.resume(replica)
+            self.fetch()
+        elif replica.log.log_dir.offline:
+            self._parts.storage_failed(replica)
+        else:
+            topic_partition = replica.partition.topic_partition
+            logger.warning("flushing %s failed: %s. It is tried again", topic_partition, error)
+            delay_s = self._parts.settings.backoff_ms / 1000
+            self._parts.timers.call_later(delay_s, self._flush_first, replica)
 
     def remove(self, replica: FollowedReplica) -> None:
         """Never fetch the replica again. A response in flight does not change it."""
