@@ -342,3 +342,14 @@ def test_replica_that_can_be_written_again_keeps_its_records() -> None:
     online = _registration(1, directories=(DIRECTORIES[1],))
     found = _assigned(_image_with(online, partition), 1, DIRECTORIES[1], min_insync_replicas=2)
     assert (found.leader, found.isr) == (1, _brokers(1))
+
+
+def test_leader_whose_directory_is_lost_at_a_quick_restart_is_not_remembered() -> None:
+    """Its session did not end before the restart, so it leads the partition until then."""
+    image = _image(_partition(1, replicas=_brokers(1, 2), leader=1))
+    restart = _restarted(1, DIRECTORIES[4])
+    restart.after[BrokerId(1)] = replace(
+        restart.after[BrokerId(1)] or _registration(1), fenced=True
+    )
+    found = _after(image, _records(image, restart)).topics_by_id[TOPIC_ID].partitions[0]
+    assert (found.leader, found.isr, found.elr, found.last_known_elr) == (NO_LEADER, (), (), ())

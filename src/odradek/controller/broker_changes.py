@@ -163,7 +163,10 @@ class _Situation:
         if now.leader == NO_LEADER or now.elr:
             now = changed_partition(now, acceptable, policy) or now
         lost_leader = now.leader == NO_LEADER != partition.leader
-        if lost_leader and not now.isr and not now.last_known_elr:
+        has_log = partition.leader not in self._lost or not self._may_have_lost(
+            partition, partition.leader
+        )
+        if lost_leader and has_log and not now.isr and not now.last_known_elr:
             # One change took the leader, and another one the last member of the ISR.
             now = replace(now, last_known_elr=(partition.leader,))
         return one_epoch_later(partition, now)
