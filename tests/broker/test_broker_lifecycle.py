@@ -16,7 +16,12 @@ from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.image import BrokerRegistration, Endpoint
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
-from odradek.metadata.store.interface import NoNodeError, SessionLostError, SessionState
+from odradek.metadata.store.interface import (
+    NoNodeError,
+    SessionLostError,
+    SessionState,
+    StoreFailure,
+)
 from odradek.metadata.store.memory import MemoryStore
 from tests.controller.cluster_nodes import LoopClock
 from tests.helpers.seeded_randomness import SeededRandomness
@@ -154,6 +159,29 @@ def test_hazard_2_a_broker_registers_again_after_any_faults_of_its_session(seed:
             epochs.append(await world.check_registered(broker))
         assert epochs == sorted(epochs)
         await broker.lifecycle.close()
+
+    run(seed, test)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_start_continues_after_the_loss_of_the_connection_or_of_the_session(seed: int) -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world)
+        await broker.lifecycle.open()
+        for fault in (broker.store.disconnect, lambda: expire(world, broker)):
+            fault()
+            with pytest.raises(StoreFailure):
+                while True:
+                    await broker.lifecycle.await_id(0)
+            await broker.lifecycle.connect_again()
+            assert broker.store.state is SessionState.CONNECTED
+        await broker.lifecycle.await_id(0)
+        await broker.lifecycle.register(broker.registration)
+        await world.check_registered(broker)
+        await broker.lifecycle.close()
+
+    def expire(world: World, broker: Broker) -> None:
+        world.ensemble.expire(broker.store.session_id)
 
     run(seed, test)
 

@@ -292,6 +292,28 @@ def test_a_node_that_is_not_valid_is_refused(
     run(test())
 
 
+@pytest.mark.parametrize("lost", ["the connection", "the session", "a response"])
+def test_a_start_continues_after_a_fault_of_its_session(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None], lost: str
+) -> None:
+    async def test() -> None:
+        cluster = ClusterBrokers(tmp_path)
+        starting = asyncio.ensure_future(cluster.start(1))
+        await cluster.until(lambda: 1 in cluster.stores and cluster.stores[1].session_id != 0)
+        if lost == "the connection":
+            cluster.stores[1].disconnect()
+        elif lost == "the session":
+            cluster.expire(1)
+        else:
+            cluster.stores[1].lose_next_response()
+        await starting
+        await cluster.create_topic("t", 1)
+        cluster.close_channels()
+        await cluster.stop()
+
+    run(test())
+
+
 # --- the move of a single broker ---
 
 

@@ -28,6 +28,7 @@ from odradek.metadata.store.interface import (
     Node,
     NodeExistsError,
     NoNodeError,
+    SessionLostError,
     SessionState,
     StoreError,
     StoreFailure,
@@ -95,6 +96,21 @@ class BrokerLifecycle:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
         self._session_id = self._store.session_id
         self._store.subscribe(self._session_changed)
+
+    async def connect_again(self) -> None:
+        """Wait for the connection before the first registration, or begin another session.
+
+        Raises:
+            KafkaError: The store cannot be reached.
+        """
+        try:
+            await self._store.connected()
+        except SessionLostError:
+            try:
+                await self._begin_session()
+            except StoreFailure as error:
+                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
+            self._session_id = self._store.session_id
 
     async def await_id(self, timeout_ms: float) -> None:
         """Wait until no other process is registered with the id of this broker.

@@ -74,6 +74,10 @@ from odradek.replication.replica_manager import ReplicaManager
 logger = logging.getLogger(__name__)
 
 
+JOIN_ATTEMPTS_MAX = 5
+"""Attempts of a start to join. Each further one follows the loss of the connection."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """Settings of a broker of a cluster.
@@ -234,24 +238,35 @@ class ClusterMember(ClusterMembership):
         """
         self._clean_shutdown_epoch = directories.clean_shutdown_epoch
         await self.lifecycle.open()
-        try:
-            found = await self._store_cluster_id()
-            admitted = admission(directories, found, self._settings.chroot)
-            if admitted is Admission.JOIN:
-                await self._check_contents()
-            await self.lifecycle.await_id(self._settings.id_timeout_ms)
-            if admitted is Admission.MOVE:
-                await self._move(single_store(), directories.cluster_id or "")
-            elif admitted is Admission.BEGIN and await self._store.exists(MOVE) is not None:
-                reason = "the metadata of another broker moves into this store. Start again"
-                raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
-            new_uuid = self._environment.randomness.uuid
-            known = found or directories.cluster_id
-            self.cluster_id = await prepare(self._store, known, new_uuid)
-            return ClusterMark(self.cluster_id, self._settings.chroot)
-        except (StoreFailure, StoreError, UnknownOutcomeError) as error:
-            reason = f"the metadata store cannot be used: {error}"
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, reason) from error
+        for attempt in range(1, JOIN_ATTEMPTS_MAX + 1):
+            try:
+                self.cluster_id = await self._join(directories, single_store)
+            except (StoreFailure, StoreError, UnknownOutcomeError) as error:
+                if attempt == JOIN_ATTEMPTS_MAX or isinstance(error, StoreError):
+                    reason = f"the metadata store cannot be used: {error!r}"
+                    raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, reason) from error
+                await self.lifecycle.connect_again()
+            else:
+                break
+        return ClusterMark(self.cluster_id, self._settings.chroot)
+
+    async def _join(
+        self, directories: DirectoryIdentity, single_store: Callable[[], MetadataStore]
+    ) -> str:
+        """Join the cluster of the store. Return its id. A second call continues a broken one."""
+        await self._store.sync()
+        found = await self._store_cluster_id()
+        admitted = admission(directories, found, self._settings.chroot)
+        if admitted is Admission.JOIN:
+            await self._check_contents()
+        await self.lifecycle.await_id(self._settings.id_timeout_ms)
+        if admitted is Admission.MOVE:
+            await self._move(single_store(), directories.cluster_id or "")
+        elif admitted is Admission.BEGIN and await self._store.exists(MOVE) is not None:
+            reason = "the metadata of another broker moves into this store. Start again"
+            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
+        new_uuid = self._environment.randomness.uuid
+        return await prepare(self._store, found or directories.cluster_id, new_uuid)
 
     async def _store_cluster_id(self) -> str | None:
         try:
