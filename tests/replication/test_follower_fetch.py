@@ -295,6 +295,7 @@ def test_closed_session_ends_its_wait_and_watches_nothing(run: Callable[[Test], 
     async def test(broker: Broker) -> None:
         news = broker.news()
         broker.fetch(news)
+        news.visit(broker.targets[0])
         result = broker.fetch(news, LONG_MS)
         news.close()
         await wait(result)

@@ -99,7 +99,10 @@ class LogRead:
         partitions: The partitions that exist on this broker.
         was_cold: The pass waited for the disk. Partitions may have changed since their limits were
             taken.
+        slice_elements: Number of partitions that are read in one time slice.
     """
+
+    slice_elements = ELEMENTS_PER_SLICE
 
     __slots__ = (
         "_cold_limits",
@@ -133,11 +136,11 @@ class LogRead:
 
         `delayed` watches each partition from the time of its read.
         """
-        left = ELEMENTS_PER_SLICE
+        left = self.slice_elements
         try:
             for target in targets:
                 if not left:
-                    left = ELEMENTS_PER_SLICE
+                    left = self.slice_elements
                     yield None
                 left -= 1
                 try:

@@ -31,12 +31,19 @@ if TYPE_CHECKING:
     from odradek.replication.follower_news import FollowerNews, SessionTarget
     from odradek.replication.partition import Partition
 
+VISITS_PER_SLICE = 50
+"""Partitions that are visited in one time slice. A visit costs more than a consumer's read, because
+it moves the follower and copies records.
+"""
+
 FollowerData = list[tuple["SessionTarget", FetchPartitionData]]
 """The visited targets with their data."""
 
 
 class FollowerRead(LogRead):
     """One pass over the partitions with news."""
+
+    slice_elements = VISITS_PER_SLICE
 
     __slots__ = ("_news", "_updates", "targets")
 

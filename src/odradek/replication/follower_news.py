@@ -41,6 +41,7 @@ class FollowerNews:
 
     __slots__ = (
         "_changed",
+        "_is_closed",
         "_partitions",
         "_targets",
         "broker_epoch",
@@ -58,6 +59,7 @@ class FollowerNews:
         self.waiting: WaitingFetch | None = None
         self.unread_bytes = 0
         self.is_interrupted = False
+        self._is_closed = False
         self._changed: dict[SessionTarget, None] = {}
         self._targets: dict[Partition, SessionTarget] = {}
         self._partitions: dict[SessionTarget, Partition] = {}
@@ -78,7 +80,7 @@ class FollowerNews:
     def watch(self, target: SessionTarget, partition: Partition | None) -> None:
         """Watch the partition of a target. None: the broker has no such partition."""
         known = self._partitions.get(target)
-        if known is partition:
+        if known is partition or self._is_closed:
             return
         if known is not None:
             self._unwatch(target, known)
@@ -93,7 +95,8 @@ class FollowerNews:
         self.watch(target, None)
 
     def close(self) -> None:
-        """Stop watching, and complete the delayed fetch."""
+        """Stop watching for good, and complete the delayed fetch."""
+        self._is_closed = True
         for target, partition in tuple(self._partitions.items()):
             self._unwatch(target, partition)
         if self.waiting is not None:
