@@ -60,7 +60,6 @@ def test_no_module_is_an_orphan() -> None:
         "protocol.show",
         "testing.pytest_plugin",
         "log.cleaner.worker",  # a process of its own
-        "testing.store_thread",  # awaits the cluster for tests
         "pipeline.jobs.ingest",
     }
     text = "\n".join(path.read_text(encoding="utf-8") for path in PRODUCT)
@@ -531,13 +530,11 @@ USED_ELSEWHERE = {
     *(
         f"metadata.store.{name}"  # faults for tests and the simulator
         for name in (
-            "ensemble.MemoryEnsemble.unblock",
             "memory.MemoryStore.lose_next_request",
             "memory.MemoryStore.lose_next_response",
         )
     ),
     "metadata.store.zookeeper_client._OrderedHandler.async_result",  # called by kazoo
-    "metadata.store.zookeeper_client._OrderedHandler.running",
     *(
         f"net.connection.Connection.{name}"  # called by the event loop
         for name in (

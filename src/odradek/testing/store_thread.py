@@ -23,6 +23,7 @@ from odradek.metadata.store.interface import (
     Operation,
     SessionState,
     Stat,
+    StoreFailure,
     UnknownOutcomeError,
     Watcher,
     WatchEvent,
@@ -48,7 +49,7 @@ class StoreThread:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread. No store uses it any more."""
+        """End the thread. No store may use it afterwards."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
@@ -80,6 +81,7 @@ class ThreadedStore(StoreSession):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened = 0
         self._reported = 0
+        self._abandoned = False
         self._calls: set[asyncio.Future[Any]] = set()
         self._remote.subscribe(self._state_changed)
 
@@ -91,6 +93,8 @@ class ThreadedStore(StoreSession):
 
     async def open(self) -> None:
         assert self.state is SessionState.CLOSED, "opened twice"
+        if self._abandoned:
+            raise StoreFailure("the process has ended")
         self._loop = asyncio.get_running_loop()
         self._opened += 1
         opened = self._opened
@@ -114,15 +118,10 @@ class ThreadedStore(StoreSession):
     def abandon(self) -> None:
         """Forget the session, as when the process ends: it lasts until its timeout.
 
-        May be called from any thread. The broker finds the session LOST.
+        May be called from any thread. Every later call fails.
         """
-
-        def abandon(_: MemoryEnsemble) -> None:
-            session_id = self._remote.session_id
-            self._remote.abandon()
-            self._post(self._reported, self._follow, SessionState.LOST, session_id)
-
-        self._thread.call(abandon)
+        self._abandoned = True
+        self._thread.call(lambda _: self._remote.abandon())
 
     def _state_changed(self, state: SessionState) -> None:
         """On the store's thread."""
@@ -156,6 +155,8 @@ class ThreadedStore(StoreSession):
             task.add_done_callback(done)
 
         def done(task: asyncio.Task[Result]) -> None:
+            if not task.cancelled():
+                task.exception()  # it is retrieved, although the session may be closed by now
             self._post(opened, self._complete, pending, task)
 
         self._thread.loop.call_soon_threadsafe(run)
