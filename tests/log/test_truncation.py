@@ -254,6 +254,19 @@ def test_failed_sync_takes_the_directory_offline(tmp_path: Path) -> None:
     manager.close(clean=False)
 
 
+def test_truncation_in_an_offline_directory_fails(tmp_path: Path) -> None:
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    fill(log)
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 7)
+    log.log_dir.fail(OSError(errno.EIO, "input/output error"), "another log")
+    assert [error.code for error in truncations.execute().values()] == [
+        ErrorCode.KAFKA_STORAGE_ERROR
+    ]
+    manager.close(clean=False)
+
+
 def crashed_in(
     manager: LogManager, files: CrashingFiles, offset: int, fully: bool, at: int
 ) -> bool:

@@ -83,9 +83,10 @@ class LogTruncations:
         failed: dict[UnifiedLog, KafkaError] = {}
         for log_dir, logs in self._logs.items():
             waiting = [log for log in logs if log.is_truncating]
+            if log_dir.offline:
+                failed.update(dict.fromkeys(waiting, log_dir.error()))
+                continue
             try:
-                if log_dir.offline:
-                    raise log_dir.error()
                 log_dir.write_checkpoints()
                 for log in waiting:
                     log.cut()
