@@ -205,7 +205,6 @@ class BrokerServer:
         assert self.services.cluster is not None, "made for a member"
         parts_ms = self._stopping.limits.parts_ms
         self._stopping.add("the replication", replication.stop, parts_ms)
-        self._stopping.add("the cluster", member.stop, parts_ms)
         member.add_channel(self.services.cluster.channel)
         self._directories = directories = ReplicaDirectories(
             BrokerId(self.config.node_id),
@@ -225,6 +224,8 @@ class BrokerServer:
         dispatch = self._request_handler()
         gate = StartGate(dispatch)
         server = self._make_server(gate.dispatch)
+        # Before the connections, whose pending responses include polls of the feed.
+        self._stopping.add("the cluster", member.stop, parts_ms)
         await server.bind(endpoints)
         await member.register(self._registration(server.endpoints))
         server.accept()
