@@ -151,6 +151,14 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+def received_code(number: int) -> ErrorCode:
+    """Return the error code of a response. A code of a later Kafka is UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class KafkaError(Exception):
     """An operation was refused with `code`. `message` is the text for the client and the log."""
 

@@ -207,10 +207,11 @@ PERMISSION = BrokerHeartbeatResponse(should_shut_down=True)
 def test_failures_and_refusals_are_repeated_with_the_newest_epoch() -> None:
     async def test() -> None:
         stale = BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-        channel = Channel(TimeoutError(), stale, BrokerHeartbeatResponse(), PERMISSION)
+        unknown = BrokerHeartbeatResponse(error_code=12_345)
+        channel = Channel(TimeoutError(), stale, unknown, BrokerHeartbeatResponse(), PERMISSION)
         sender = heartbeats(channel, [-1, 70, 71, 72])
         assert await sender.shut_down(1_000)
-        assert [each.broker_epoch for each in channel.requests] == [70, 71, 72, 72]
+        assert [each.broker_epoch for each in channel.requests] == [70, 71, 72, 72, 72]
         await sender.stop()
         assert channel.is_closed
 

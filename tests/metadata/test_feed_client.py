@@ -302,8 +302,8 @@ class FeedMachine(RuleBasedStateMachine):
     def fail(self, error: Exception) -> None:
         self.follower.respond(error)
 
-    @rule(error=st.sampled_from([ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REQUEST]))
-    def refuse(self, error: ErrorCode) -> None:
+    @rule(error=st.sampled_from([ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REQUEST, 12_345]))
+    def refuse(self, error: int) -> None:
         before = self.follower.channel.disconnected
         self.follower.exchange(
             self.controllers[-1], lambda response: setattr(response, "error_code", error)

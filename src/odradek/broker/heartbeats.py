@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from odradek.client.connection import TooManyRequests, UnsupportedRequest
 from odradek.environment.timers import Timers
-from odradek.errors import ErrorCode
+from odradek.errors import received_code
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata.controller_channel import ControllerChannel
 from odradek.metadata.image import UNKNOWN_BROKER_EPOCH
@@ -243,7 +243,7 @@ class BrokerHeartbeats:
             logger.warning(
                 "the controller refuses a report of broker %d: %s. It is repeated",
                 self._broker_id,
-                ErrorCode(error).name,
+                received_code(error).name,
             )
             return False
         return isinstance(request, AssignReplicasToDirsRequest)

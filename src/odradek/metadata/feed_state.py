@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, received_code
 from odradek.ids import BrokerId
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import MetadataImage
@@ -208,7 +208,7 @@ class FeedState:
             InvalidFeedResponse: The response is stale or malformed.
         """
         if response.error_code:
-            raise FeedRefusal(ErrorCode(response.error_code))
+            raise FeedRefusal(received_code(response.error_code))
         end = FeedPosition(response.controller_epoch, response.metadata_offset)
         newest = max(self._end.controller_epoch, self.position.controller_epoch)
         if response.controller_id < 0 or end.controller_epoch < max(newest, 0) or end.offset < 0:

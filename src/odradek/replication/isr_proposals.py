@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, received_code
 from odradek.ids import BrokerId
 from odradek.metadata.image import LeaderRecoveryState
 from odradek.protocol.messages.alter_partition_request import (
@@ -110,16 +110,9 @@ class ProposalQueue:
             result = results.get((partition.topic_id, partition.topic_partition.partition))
             error = ErrorCode.UNKNOWN_SERVER_ERROR
             if result is not None:
-                error = _error_code(result.error_code)
+                error = received_code(result.error_code)
             outcomes.append(Outcome(partition, proposal, error, None if error else result))
         return outcomes
-
-
-def _error_code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def request_of(
@@ -212,7 +205,7 @@ class IsrProposals:
             logger.warning(
                 "the controller refused a change of %d ISRs with %s. The request is sent again",
                 len(self._queue.in_flight),
-                _error_code(response.error_code).name,
+                received_code(response.error_code).name,
             )
         outcomes = self._queue.end_request(response)
         if any(outcome.error for outcome in outcomes):
