@@ -8,8 +8,6 @@ therefore copied when the response is made.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from odradek.environment.files import Files
 from odradek.log.log_read import LogReadInfo
 from odradek.log.residency import read_resident, read_waiting
@@ -61,6 +59,9 @@ def _copy_uncommitted(
     copied = fetch(files, region.held().fd, length, position, length)
     if start:
         region.shorten(start)
-        return replace(read, copied=copied)
-    region.close()
-    return replace(read, region=None, copied=copied)
+    else:
+        region.close()
+        region = None
+    return LogReadInfo(
+        region, read.first_batch_cut, segment, read.aborted, read.truncations, copied
+    )

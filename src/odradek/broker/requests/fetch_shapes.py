@@ -108,6 +108,7 @@ def shape_of(
     assert isinstance(response, FetchResponse)
     if (
         len(frame) > FRAME_BYTES_MAX
+        or request.replica_state is not None
         or [len(topic.partitions) for topic in request.topics] != [1]
         or [len(topic.partitions) for topic in response.responses] != [1]
         or request.forgotten_topics_data
