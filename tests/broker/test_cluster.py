@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -393,3 +394,28 @@ def test_a_clean_stop_needs_the_same_epoch_in_all_log_directories(
         if content is not None:
             (path / CLEAN_SHUTDOWN_FILE).write_text(content)
     assert read_clean_shutdown_epoch(RealFiles(), paths) == epoch
+
+
+def test_a_directory_that_the_metadata_does_not_know_is_set_aside(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[2]])
+        await cluster.produce("t", b"value")
+        broker = 2
+        await cluster.stop(broker)
+        root = cluster.tmp_path / str(broker)
+        shutil.copytree(root / "t-0", root / "unknown-7")
+        (root / "unknown-7" / "partition.metadata").unlink()
+        shutil.copytree(root / "unknown-7", root / "t-5")
+        await cluster.start(broker)
+        names = {each.name for each in root.iterdir() if each.is_dir()}
+        assert "t-0" in names and not names & {"unknown-7", "t-5"}
+        stray = [each for each in names if each.endswith("-stray")]
+        assert sorted(each[:2] for each in stray) == ["t-", "un"]
+        for each in stray:
+            assert list((root / each).glob("*.log"))
+        await cluster.until(lambda: cluster.leader("t") == broker)
+        assert await cluster.fetch("t") == [b"value"]
+
+    run(test)

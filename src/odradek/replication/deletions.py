@@ -162,6 +162,22 @@ class TopicDeletions:
                 path,
             )
 
+    def set_aside_unknown(self, known: Collection[tuple[str, int]]) -> Generator[None, None, None]:
+        """Set the logs aside that belong to no partition of this broker in a cluster.
+
+        The metadata of a cluster does not depend on this broker. The replica was moved, or the
+        directory was copied here.
+        """
+        unknown = [
+            log.topic_partition
+            for log in self._log_manager.all_logs()
+            if log.topic_partition not in known
+        ]
+        for count, key in enumerate(sorted(unknown), 1):
+            self.set_aside(key, "the metadata has no replica of it on this broker")
+            if not count % LOGS_DELETED_A_SLICE:
+                yield
+
     def report_unknown(self, known: Collection[tuple[str, int]]) -> None:
         """Log which logs belong to partitions that the metadata does not assign to this broker."""
         unknown = sorted(

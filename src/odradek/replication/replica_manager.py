@@ -167,7 +167,14 @@ class ReplicaManager:
                 yield
         self._image = new_image
         if is_start:
+            yield from self._handle_unknown_logs()
+
+    def _handle_unknown_logs(self) -> Generator[None, None, None]:
+        """At the start, set the logs of unknown partitions aside, or report them."""
+        if self._replication is None:
             self._deletions.report_unknown(self._partitions)
+        else:
+            yield from self._deletions.set_aside_unknown(self._partitions)
 
     def _remove_topics(
         self, delta: MetadataDelta, new_image: MetadataImage
