@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.broker.leadership_lease import Standing
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode
 from odradek.metadata.topics import CONSUMER_OFFSETS
@@ -155,3 +156,30 @@ def test_coordinator_with_an_expired_session_resigns_and_loads_its_shards_again(
         assert await committed_after_loading(cluster, group, broker) == 7
 
     run(test)
+
+
+def test_coordinator_that_may_have_been_deposed_resigns(tmp_path: Path, patient: None) -> None:
+    """A loaded shard of a partition with other replicas does not serve without a lease."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t")
+        broker = await find(cluster, "group")
+        while await commit(cluster, "group", 7, broker) is not ErrorCode.NONE:
+            pass
+        partition = partition_for("group", 1)
+        services = cluster.servers[broker].services
+        replica = services.replica_manager.find(CONSUMER_OFFSETS, partition)
+        assert replica is not None
+        lease = cluster.member(broker)._lease
+        assert lease is not None
+        lease._suspend(Standing.EXPIRED, 0)
+        assert replica.is_suspended
+        assert await committed(cluster, "group", broker) is ErrorCode.NOT_COORDINATOR
+        lease._resume()
+        assert not replica.is_suspended
+        # No request has asked for the shard.
+        await cluster.until(lambda: any(services.coordinators.groups.runtime.shards()))
+        assert await committed_after_loading(cluster, "group", broker) == 7
+
+    config = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "3"}
+    run_with_cluster(tmp_path, test, config=config)

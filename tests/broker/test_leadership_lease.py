@@ -120,6 +120,7 @@ def test_partition_with_a_newer_leader_epoch_in_the_image_is_not_led_again(
         resume=lambda: resumed.append(key),
     )
     resumed: list[TopicPartition] = []
+    changed: list[TopicPartition] = []
     newest = PartitionImage(0, BrokerId(1), leader_epoch, 7, (BrokerId(1),), (BrokerId(1),))
     lease = LeadershipLease(
         SimpleNamespace(state=SessionState.CONNECTED),  # type: ignore[arg-type]
@@ -127,6 +128,7 @@ def test_partition_with_a_newer_leader_epoch_in_the_image_is_not_led_again(
         lambda: Heard(broker.image_epoch, broker.others_ms),
         lambda: SimpleNamespace(partition=lambda *_: newest),  # type: ignore[arg-type,return-value]
         SimpleNamespace(partitions=lambda: [partition], suspend=lambda _: None),  # type: ignore[arg-type]
+        changed.append,
         SimpleNamespace(monotonic_ms=lambda: broker.now_ms),  # type: ignore[arg-type]
         SimpleNamespace(),  # type: ignore[arg-type]
         TIMEOUT_MS,
@@ -134,10 +136,11 @@ def test_partition_with_a_newer_leader_epoch_in_the_image_is_not_led_again(
     lease.check()
     broker.epoch = 6
     lease.check()
-    assert not resumed
+    assert not resumed and changed
+    changed.clear()
     broker.image_epoch = 6
     lease.check()
-    assert resumed == ([key] if leader_epoch == 4 else [])
+    assert resumed == changed == ([key] if leader_epoch == 4 else [])
 
 
 def test_registration_that_was_renewed_between_two_checks_counts_as_lost() -> None:

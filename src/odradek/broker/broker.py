@@ -230,7 +230,7 @@ class BrokerServer:
         await member.register(self._registration(server.endpoints))
         server.accept()
         await member.follow()
-        member.hold_lease(self.services.replica_manager)
+        member.hold_lease(self.services.replica_manager, self.services.coordinators.reload)
         await in_slices(self._directories.reporting())
         await self._load_coordinators()
         gate.open()

@@ -48,7 +48,7 @@ from odradek.controller.loading import MetadataChanged, load, prepare
 from odradek.controller.store_move import MOVE, move
 from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, Uuid
+from odradek.ids import BrokerId, TopicPartition, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.controller_channel import (
     ControllerChannel,
@@ -352,8 +352,15 @@ class ClusterMember(ClusterMembership):
             raise self._failure
         await self._feed.caught_up()
 
-    def hold_lease(self, replica_manager: ReplicaManager) -> None:
-        """Stop leading partitions from now on while this broker may have been deposed."""
+    def hold_lease(
+        self, replica_manager: ReplicaManager, changed: Callable[[TopicPartition], object]
+    ) -> None:
+        """Stop leading partitions from now on while this broker may have been deposed.
+
+        Args:
+            replica_manager: The partitions.
+            changed: Called with each partition after it was suspended or resumed.
+        """
         environment = self._environment
         self._lease = LeadershipLease(
             self._store,
@@ -361,6 +368,7 @@ class ClusterMember(ClusterMembership):
             self._heard,
             lambda: self.image,
             replica_manager,
+            changed,
             environment.clock,
             environment.timers,
             self._config.get_int("broker.session.timeout.ms"),

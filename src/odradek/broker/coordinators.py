@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from odradek.environment.clock import Clock
     from odradek.environment.randomness import Randomness
     from odradek.environment.timers import Timers
+    from odradek.ids import TopicPartition
     from odradek.metadata.delta import MetadataDelta
     from odradek.metadata.image import MetadataImage
     from odradek.replication.replica_manager import ReplicaManager
@@ -84,6 +85,14 @@ class Coordinators:
             self.made_groups.on_metadata(delta, old, new)
         if self.made_transactions is not None:
             self.made_transactions.on_metadata(delta, old, new)
+
+    def reload(self, topic_partition: TopicPartition) -> None:
+        """Drop the shard of a partition, and load it again if this broker may serve it now."""
+        topic, partition = topic_partition
+        if topic == CONSUMER_OFFSETS and self.made_groups is not None:
+            self.made_groups.runtime.reload(partition)
+        elif topic == TRANSACTION_STATE and self.made_transactions is not None:
+            self.made_transactions.runtime.reload(partition)
 
     @property
     def groups(self) -> GroupCoordinator:

@@ -32,6 +32,7 @@ from odradek.metadata.store.interface import SessionState
 if TYPE_CHECKING:
     from odradek.environment.clock import Clock
     from odradek.environment.timers import Timer, Timers
+    from odradek.ids import TopicPartition
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.store.interface import MetadataStore
     from odradek.replication.partition import Partition
@@ -129,6 +130,7 @@ class LeadershipLease:
         heard: Returns what was heard of the cluster.
         image: Returns the newest image of this broker.
         replica_manager: The partitions.
+        changed: Called with each partition after it was suspended or resumed.
         clock, timers: The environment.
         timeout_ms: The session timeout.
     """
@@ -140,6 +142,7 @@ class LeadershipLease:
         heard: Callable[[], Heard],
         image: Callable[[], MetadataImage],
         replica_manager: ReplicaManager,
+        changed: Callable[[TopicPartition], object],
         clock: Clock,
         timers: Timers,
         timeout_ms: float,
@@ -149,6 +152,7 @@ class LeadershipLease:
         self._heard = heard
         self._image = image
         self._replica_manager = replica_manager
+        self._changed = changed
         self._clock = clock
         self._timers = timers
         now_ms = clock.monotonic_ms()
@@ -205,6 +209,7 @@ class LeadershipLease:
             if not self._lease.may_lead(standing, now_ms, partition.last_fetch_of_isr_ms):
                 self._replica_manager.suspend(partition)
                 self._suspended.append(partition)
+                self._changed(partition.topic_partition)
                 count += 1
         if count:
             logger.warning(
@@ -221,6 +226,7 @@ class LeadershipLease:
             # The newest image may have another leader that the partition has not applied yet.
             if found is not None and found.leader_epoch == partition.leader_epoch:
                 partition.resume()
+                self._changed(partition.topic_partition)
                 count += 1
         if count:
             logger.info("this broker leads %d partitions again", count)
