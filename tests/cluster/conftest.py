@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from testkit.peer import BrokerProcess
 from testkit.peer.server import start_odradek
 from testkit.zookeeper import ZooKeeperProcess, start_zookeeper
 
 SESSION_MS = 3_000
+READ_S = 60.0
 _roots = itertools.count()
 
 
@@ -48,6 +50,18 @@ class Processes:
     def restart(self, broker_id: int) -> None:
         """Start a broker again that was stopped or killed."""
         self.brokers[broker_id] = self.brokers[broker_id].restart()
+
+    def read(self, topic: str, partition: int = 0) -> list[str]:
+        """Return the values of a partition."""
+        settings = {"bootstrap.servers": self.bootstrap, "group.id": "g", "log_level": 0}
+        consumer = Consumer({**settings, "enable.partition.eof": True})
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+        values = []
+        while (message := consumer.poll(READ_S)) is not None and message.error() is None:
+            values.append(message.value().decode())
+        assert message is not None, "nothing was read within the limit"
+        consumer.close()
+        return values
 
     def stop(self) -> None:
         for broker in self.brokers.values():

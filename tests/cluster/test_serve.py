@@ -8,20 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
 
 from odradek import errors
 from odradek.broker.zookeeper_cluster import ZooKeeperNames, parse_connect
 from odradek.errors import ErrorCode
-from testkit.peer.server import free_ports
+from testkit.peer.server import free_ports, start_odradek
 from tests.cluster.conftest import Processes
 
 LIMIT_S = 60.0
@@ -66,22 +60,9 @@ def _produce(servers: str, topic: str, values: dict[int, str]) -> None:
     assert not failed
 
 
-def _read(servers: str, topic: str, partitions: int = 3) -> dict[int, list[str]]:
+def _read(processes: Processes, topic: str, partitions: int = 3) -> dict[int, list[str]]:
     """Return the values of each partition."""
-    settings = {"bootstrap.servers": servers, "group.id": "g", "enable.partition.eof": True}
-    consumer = Consumer({**settings, **QUIET})
-    consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in range(partitions)])
-    found: dict[int, list[str]] = {}
-    open_partitions = set(range(partitions))
-    while open_partitions:
-        message = consumer.poll(LIMIT_S)
-        assert message is not None, "nothing was read within the limit"
-        if message.error() is not None:
-            open_partitions.discard(message.partition())
-        else:
-            found.setdefault(message.partition(), []).append(message.value().decode())
-    consumer.close()
-    return found
+    return {each: processes.read(topic, each) for each in range(partitions)}
 
 
 def test_three_processes_serve_the_topics_of_one_cluster(processes: Processes) -> None:
@@ -94,7 +75,7 @@ def test_three_processes_serve_the_topics_of_one_cluster(processes: Processes) -
         leaders = {each.leader for each in metadata.topics[name].partitions.values()}
         assert leaders <= {1, 2, 3}
         _produce(broker.bootstrap, name, {0: "a", 1: "b", 2: "c"})
-        assert _read(broker.bootstrap, name) == {0: ["a"], 1: ["b"], 2: ["c"]}
+        assert _read(processes, name) == {0: ["a"], 1: ["b"], 2: ["c"]}
 
 
 def test_a_killed_process_serves_its_records_again_after_its_restart(processes: Processes) -> None:
@@ -107,7 +88,7 @@ def test_a_killed_process_serves_its_records_again_after_its_restart(processes: 
         _create(others[0], f"without-{broker_id}", partitions=1)
         processes.restart(broker_id)
     _produce(processes.bootstrap, "t", {0: "d", 1: "e", 2: "f"})
-    assert _read(processes.bootstrap, "t") == {0: ["a", "d"], 1: ["b", "e"], 2: ["c", "f"]}
+    assert _read(processes, "t") == {0: ["a", "d"], 1: ["b", "e"], 2: ["c", "f"]}
     topics = _admin(processes.bootstrap).list_topics(timeout=LIMIT_S).topics
     assert {"without-1", "without-2", "without-3"} <= set(topics)
 
@@ -121,7 +102,7 @@ def test_all_processes_may_be_killed_at_the_same_time(processes: Processes) -> N
     for broker_id in (3, 2, 1):
         processes.restart(broker_id)
     _produce(processes.bootstrap, "t", {0: "d", 1: "e", 2: "f"})
-    assert _read(processes.bootstrap, "t") == {0: ["a", "d"], 1: ["b", "e"], 2: ["c", "f"]}
+    assert _read(processes, "t") == {0: ["a", "d"], 1: ["b", "e"], 2: ["c", "f"]}
 
 
 # --- refusals ---
@@ -183,6 +164,48 @@ def test_the_directory_of_another_cluster_is_refused(processes: Processes) -> No
     )
     assert "cluster" in line
     assert _contents(broker.log_dir) == before
+
+
+def test_a_node_that_is_not_json_is_refused(processes: Processes) -> None:
+    client = KazooClient(processes.zookeeper.address)
+    client.start(LIMIT_S)
+    client.ensure_path(f"{processes.path}/cluster")
+    client.create(f"{processes.path}/cluster/id", b"\xff not json")
+    data = processes.directory / "data"
+    line = _refused(
+        *("--listen", "127.0.0.1:0", "--data", str(data), "--zookeeper", processes.connect)
+    )
+    assert "/cluster/id" in line
+    client.stop()
+    client.close()
+    assert _contents(data) == {}
+
+
+def test_a_directory_of_a_cluster_is_refused_under_an_empty_zookeeper(
+    processes: Processes,
+) -> None:
+    processes.start(1)
+    broker = processes.brokers[1]
+    _create(broker.bootstrap, "t", partitions=1)
+    _produce(broker.bootstrap, "t", {0: "kept"})
+    broker.stop()
+    before = _contents(broker.log_dir)
+    line = _refused(
+        *("--listen", "127.0.0.1:0", "--data", str(broker.log_dir), "--broker-id", "1"),
+        *("--zookeeper", f"{processes.connect}-empty"),
+    )
+    assert processes.path in line
+    assert _contents(broker.log_dir) == before
+
+
+def test_the_topics_of_a_single_broker_move_into_an_empty_zookeeper(processes: Processes) -> None:
+    directory = processes.directory / "1"
+    with start_odradek(directory) as single:
+        _create(single.bootstrap, "t", partitions=2)
+        _produce(single.bootstrap, "t", {0: "a", 1: "b"})
+    processes.start(1, 2)
+    _produce(processes.bootstrap, "t", {0: "c"})
+    assert _read(processes, "t", partitions=2) == {0: ["a", "c"], 1: ["b"]}
 
 
 @pytest.mark.parametrize(
