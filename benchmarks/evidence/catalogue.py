@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.evidence import compared, further, histories, kills, measured
+from benchmarks.evidence import compared, further, histories, kills, leader_kills, measured
 from benchmarks.evidence.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -31,5 +31,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         histories.Histories(),
         histories.KafkaHistories(),
         histories.Mutants(),
+        leader_kills.LeaderKills(),
     )
 }

@@ -83,6 +83,15 @@ def counts(history: History) -> dict[str, int]:
     return dict(found)
 
 
+def acknowledged(history: History) -> dict[str, int]:
+    """Return the number of acknowledged sends of each client outside of transactions, by role."""
+    found: Counter[str] = Counter()
+    for op in history.ops:
+        if op.f == "send":
+            found[op.client] += sum(send.status == OK for send in op.sends)
+    return dict(sorted(found.items()))
+
+
 def figures(report: Report) -> dict[str, Any]:
     """Return the figures of a run for its record. Anomalies that Kafka allows are only counted."""
     history = report.history
@@ -99,6 +108,7 @@ def figures(report: Report) -> dict[str, Any]:
         "operations": numbers["operations"],
         "transactions": {protocol: ended for protocol, ended in ends.items() if ended},
         "records_sent": numbers["records sent"],
+        "acknowledged": acknowledged(history),
         "records_read": numbers["records read"],
         "faults": dict(sorted(Counter(fault["f"] for fault in history.faults).items())),
         "anomalies": dict(Counter(anomaly.kind for anomaly in report.forbidden)),

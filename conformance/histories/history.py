@@ -73,6 +73,7 @@ class Op:
     logged that it will query the start offset again (see `library_log`). `retried` holds the keys
     for which a producer's library logged a failed request. `positions` holds the offsets committed
     for `group`. `protocol` is 2 for transactions of the second protocol.
+    `client` is the role of the client that sends.
     """
 
     process: int
@@ -91,6 +92,7 @@ class Op:
     positions: dict[int, int] = field(default_factory=dict)
     isolation: str = READ_COMMITTED
     idempotent: bool = True
+    client: str = ""
     protocol: int = 1
     error: str = ""
 
@@ -167,6 +169,7 @@ def _op(events: list[dict[str, Any]]) -> Op:
         positions={int(k): v for k, v in merged.get("positions", {}).items()},
         isolation=merged.get("isolation", READ_COMMITTED),
         idempotent=merged.get("idempotent", True),
+        client=merged.get("client", ""),
         protocol=merged.get("protocol", 1),
         error=merged.get("error", "") or ("" if end else "the process died"),
     )

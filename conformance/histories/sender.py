@@ -79,7 +79,9 @@ class PlainSender:
         planned: Sequence[list[int]] = plan_sends(
             self.random, self.settings, self.values, SENDS_MAX
         )
-        self.record.begin("send", sends=planned, idempotent=self.idempotent)
+        self.record.begin(
+            "send", sends=planned, idempotent=self.idempotent, client=self.settings.role
+        )
         outbox = Outbox(self.producer, self.settings)
         try:
             for key, value in planned:

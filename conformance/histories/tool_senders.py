@@ -72,7 +72,7 @@ class ToolSender(ABC):
         return list(range(first, first + count))
 
     def begin(self, sends: Sequence[tuple[int, int]], *, idempotent: bool = True) -> None:
-        self.record.begin("send", sends=sends, idempotent=idempotent)
+        self.record.begin("send", sends=sends, idempotent=idempotent, client=self.settings.role)
 
     def end(
         self, sends: Sequence[tuple[int, int]], offsets: dict[int, int | None], **fields: Any

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from benchmarks.evidence import __main__ as evidence
-from benchmarks.evidence import compared, histories, kills, pages
+from benchmarks.evidence import compared, histories, kills, leader_kills, pages
 from benchmarks.evidence import record as records
 from benchmarks.evidence.catalogue import EXPERIMENTS
 from benchmarks.evidence.experiment import RUNNING
@@ -286,6 +286,48 @@ def test_each_run_of_the_histories_is_listed_with_its_anomalies() -> None:
         "2 runs, 120 s in all, 4 SIGKILLs of the broker, 1 runs without any, 3 anomalies"
         in (found["histories.summary"])
     )
+
+
+def leader_run_of(seed: int, kills: int, **values: object) -> Values:
+    clients = dict.fromkeys(leader_kills.CLIENTS, 10)
+    run = {"seed": seed, "records_read": 70, "faults": {"leader-kill": kills}, "anomalies": {},
+           "acknowledged": clients, "complete": True}  # fmt: skip
+    return {**run, **values}
+
+
+def test_leaders_are_killed_until_there_are_enough_and_each_run_is_listed() -> None:
+    experiment = EXPERIMENTS["leader-kills"]
+    record = record_of("leader-kills", {}, seed=7)
+    while (key := experiment.next_unit(record)) is not None:
+        seed = int(key.removeprefix("seed "))
+        record.units.append(Unit(key, "", 100.0, 0.0, leader_run_of(seed, 9)))
+    assert len(record.units) == 6
+    found = experiment.snippets(record)
+    assert "| 7 | 9 | 10 | 10 | 10 | 10 | 10 | 70 | 0 |" in found["leader-kills"]
+    assert found["leader-kills.summary"] == (
+        "6 runs, 54 leaders killed, 300 acknowledged records, 0 anomalies."
+    )
+    assert experiment.verdict(record) == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"anomalies": {"lost-write": 2}}, "**lost-write 2**"),
+        ({"complete": False}, "**the final reads did not end**"),
+        (
+            {"acknowledged": {**dict.fromkeys(leader_kills.CLIENTS, 1), "kcat": 0}},
+            "**no kcat succeeded**",
+        ),
+    ],
+)
+def test_a_run_with_killed_leaders_that_shows_nothing_is_a_defect(
+    values: Values, text: str
+) -> None:
+    experiment = EXPERIMENTS["leader-kills"]
+    record = record_of("leader-kills", {"seed 1": leader_run_of(1, 10, **values)})
+    assert text in experiment.snippets(record)["leader-kills"]
+    assert experiment.defect(record) == "runs with anomalies: 1"
 
 
 def test_a_mutant_is_run_until_it_is_found_and_at_most_five_times() -> None:
