@@ -39,7 +39,13 @@ CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 OTHER = "AAAAAAAAQACAAAAAAAAAAQ"
 ids = st.sampled_from([CLUSTER, OTHER])
 marks = st.builds(ClusterMark, ids, st.sampled_from(["", "/a"]))
-identities = st.builds(DirectoryIdentity, st.none() | ids, st.none() | marks, st.booleans())
+identities = st.builds(
+    DirectoryIdentity,
+    st.none() | ids,
+    st.none() | marks,
+    st.booleans(),
+    has_kafka_metadata=st.booleans(),
+)
 
 
 # --- the decision ---
@@ -52,7 +58,12 @@ def test_a_broker_joins_only_the_cluster_of_its_directories(
     mark = directories.mark
     known = directories.cluster_id if mark is None else mark.cluster_id
     other_root = mark is not None and mark.chroot != chroot
-    if other_root or (mark and store is None) or (known and store and known != store):
+    is_kafkas = directories.has_kafka_metadata and not directories.has_metadata
+    if (
+        other_root
+        or (store is None and (mark or is_kafkas))
+        or (known and store and known != store)
+    ):
         with pytest.raises(KafkaError) as refused:
             admission(directories, store, chroot)
         assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -206,6 +217,19 @@ def test_a_directory_is_refused_at_another_path_of_zookeeper(
         assert "path /other" in (await refused(cluster, 1)).message.replace(
             "at /other", "path /other"
         )
+        assert contents(tmp_path) == before
+
+    run(test())
+
+
+def test_a_directory_of_a_kafka_broker_is_refused_under_an_empty_store(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        (tmp_path / "1" / "__cluster_metadata-0").mkdir(parents=True)
+        before = contents(tmp_path)
+        cluster = ClusterBrokers(tmp_path)
+        assert "Kafka broker" in (await refused(cluster, 1)).message
         assert contents(tmp_path) == before
 
     run(test())

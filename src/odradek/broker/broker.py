@@ -293,7 +293,9 @@ class BrokerServer:
             cluster_id = log_manager.lock(self.config.node_id)
             has_metadata = STORE_FILE in files.listdir(paths[0])
             epoch = read_clean_shutdown_epoch(files, paths)
-            return DirectoryIdentity(cluster_id, read_mark(files, paths), has_metadata, epoch)
+            is_kafkas = any(files.is_dir(f"{path}/{METADATA_DIRECTORY}") for path in paths)
+            mark = read_mark(files, paths)
+            return DirectoryIdentity(cluster_id, mark, has_metadata, epoch, is_kafkas)
 
         run = partial(asyncio.get_running_loop().run_in_executor, self._threads.executor)
         self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)

@@ -50,12 +50,14 @@ class DirectoryIdentity(NamedTuple):
         mark: The mark. None: they have not been used in a cluster.
         has_metadata: Whether they have the metadata of a single broker.
         clean_shutdown_epoch: The broker epoch in the marks of a clean stop. -1: there was none.
+        has_kafka_metadata: Whether they have the metadata of a Kafka broker without ZooKeeper.
     """
 
     cluster_id: str | None = None
     mark: ClusterMark | None = None
     has_metadata: bool = False
     clean_shutdown_epoch: int = -1
+    has_kafka_metadata: bool = False
 
 
 class Admission(Enum):
@@ -96,7 +98,14 @@ def admission(
                 f"the metadata store is empty, and the log directories belong to cluster {known}. "
                 "Connect to the ZooKeeper of that cluster, or restore it"
             )
-        return Admission.MOVE if directories.has_metadata else Admission.BEGIN
+        if directories.has_metadata:
+            return Admission.MOVE
+        if directories.has_kafka_metadata:
+            raise _refusal(
+                "the log directories belong to a Kafka broker, whose metadata a cluster does not "
+                "take over. Start the broker once without zookeeper.connect, and then with it"
+            )
+        return Admission.BEGIN
     if known is not None and known != store_cluster_id:
         raise _refusal(
             f"the metadata store belongs to cluster {store_cluster_id}, the log directories to "
