@@ -179,6 +179,10 @@ class Channel:
         self.requests: list[Any] = []
         self.responses = list(responses)
         self.is_closed = False
+        self.disconnected = 0
+
+    def disconnect(self) -> None:
+        self.disconnected += 1
 
     def send(self, request: Message, response: type[Message], **_: object) -> Result[Message]:
         self.requests.append(request)
@@ -212,6 +216,7 @@ def test_failures_and_refusals_are_repeated_with_the_newest_epoch() -> None:
         sender = heartbeats(channel, [-1, 70, 71, 72])
         assert await sender.shut_down(1_000)
         assert [each.broker_epoch for each in channel.requests] == [70, 71, 72, 72, 72]
+        assert channel.disconnected == 1
         await sender.stop()
         assert channel.is_closed
 

@@ -233,6 +233,8 @@ class BrokerHeartbeats:
             else:
                 error = await self._beat(request)
         except _NOT_SENT as failure:
+            if isinstance(failure, TimeoutError):
+                self._channel.disconnect()  # it may be dead
             logger.warning(
                 "broker %d cannot send a report to the controller: %r. It is repeated",
                 self._broker_id,
