@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from odradek.errors import KafkaError
 from odradek.testing import Cluster, WaitTimeoutError
@@ -221,6 +221,18 @@ def test_all_brokers_may_be_killed_at_the_same_time(cluster: Cluster) -> None:
         each.join()
     cluster.wait_until_in_sync()
     assert read(cluster) == ["a"]
+
+
+def test_admin_requests_succeed_while_the_controller_is_replaced(cluster: Cluster) -> None:
+    former = cluster.controller()
+    assert former is not None
+    other = next(each for each in cluster.broker_ids if each != former)
+    cluster.kill(former)
+    servers = cluster.broker(other).bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers, **QUIET})
+    (created,) = admin.create_topics([NewTopic("t", 1, 2)], request_timeout=LIMIT_S).values()
+    created.result(LIMIT_S)
+    assert cluster.controller() not in (None, former)
 
 
 def test_each_broker_has_the_faults_of_a_broker(cluster: Cluster) -> None:

@@ -10,6 +10,10 @@ A partition whose leader has no listener with the name of the client's listener 
 LISTENER_NOT_FOUND (before version 6 LEADER_NOT_AVAILABLE) and no leader. Fenced brokers are left
 out. Their replicas are offline.
 
+The controller id is the id of this broker, which forwards requests to the controller. Kafka returns
+any living broker. A client that gets the id of a controller that was killed waits for that broker,
+and librdkafka does not ask again. DescribeCluster and DescribeQuorum name the controller.
+
 Authorized operations (version 8 and later) are all operations on the resource if the client
 requests them, otherwise -2147483648. REBOOTSTRAP_REQUIRED (version 13) is never returned. KIP-516
 (topic ids), KIP-430 (operations).
@@ -235,14 +239,16 @@ def _response(
     topics: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     image = services.image()
+    brokers = response_brokers(services, context)
+    is_listed = any(each.node_id == services.node_id for each in brokers)
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
     requested = request.include_cluster_authorized_operations
     return MetadataResponse(
-        brokers=response_brokers(services, context),
+        brokers=brokers,
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=services.node_id if is_listed else image.controller_id,
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if requested else NOT_REQUESTED,
     )
