@@ -193,6 +193,23 @@ def test_becoming_leader_waits_for_the_end_of_a_truncation(run: Run) -> None:
     run(test)
 
 
+def test_partition_that_is_deleted_during_a_truncation_is_never_led(run: Run) -> None:
+    def test(broker: Broker) -> None:
+        broker.set(of(LEADER, 3, 1))
+        append(broker)
+        broker.set(of(A, 4, 2))
+        partition, truncations = broker.partition, LogTruncations()
+        truncations.truncate_to(partition.log, 0)
+        broker.set(of(LEADER, 5, 3))
+        broker.apply(after_deletion(broker.image, "t"))
+        truncations.execute()
+        partition.truncation_ended()
+        assert partition.error
+        assert partition.replication is None
+
+    run(test)
+
+
 def test_truncation_that_ends_after_another_election_does_not_depose_the_new_leader(
     run: Run,
 ) -> None:

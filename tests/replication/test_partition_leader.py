@@ -169,6 +169,28 @@ def test_acks_1_waits_for_the_flush_only(logs: LogManager) -> None:
     assert partition.acknowledgement(1, committed=False) is ErrorCode.NONE
 
 
+def test_r5_new_epoch_waits_for_the_flush_of_the_records_before_it(logs: LogManager) -> None:
+    """The flush that is due began in the earlier epoch. A power cut may still lose the records."""
+    leader = Leader(logs, flush_messages=1)
+    leader.append(-1)
+    leader.change(leader_epoch=6)
+    for replica in (A, B):
+        leader.fetch(replica, 1, leader_epoch=6)
+    assert leader.log.high_watermark == 0
+    assert not leader.partition.flushed(1)
+    assert leader.log.high_watermark == 1
+
+
+def test_r8_log_start_of_a_follower_is_at_most_its_high_watermark(logs: LogManager) -> None:
+    leader = Leader(logs)
+    leader.append()
+    leader.append()
+    follower = leader.partition
+    follower.become_follower(led(6, ALL, leader=A, partition_epoch=11))
+    follower.follower_appended(leader_high_watermark=1, leader_log_start_offset=2)
+    assert (leader.log.high_watermark, leader.log.log_start_offset) == (1, 1)
+
+
 def test_flush_that_ends_in_a_follower_commits_nothing(logs: LogManager) -> None:
     leader = Leader(logs, flush_messages=1)
     leader.append(1)
