@@ -558,3 +558,50 @@ def test_r6_timestamp_of_a_record_above_the_high_watermark_is_not_available(
     for replica in (A, B):
         leader.fetch(replica, 1, leader_epoch=6)
     assert asyncio.run(search(FetchIsolation.HIGH_WATERMARK)) == 0
+
+
+def test_r5_recovered_records_of_a_new_leader_wait_for_their_flush(logs: LogManager) -> None:
+    leader = Leader(logs)
+    leader.append()
+    leader.append()
+    leader.partition.become_follower(led(6, ALL, leader=A, partition_epoch=11))
+    leader.log.update_config(replace(leader.log.config, flush_messages=1))
+    leader.partition.become_leader(led(7, ALL, partition_epoch=12))
+    assert leader.partition.flush_due_offset == 2
+    for replica in (A, B):
+        leader.fetch(replica, 2, leader_epoch=7)
+    assert leader.log.high_watermark == 0
+    assert not leader.partition.flushed(2)
+    assert leader.log.high_watermark == 2
+
+
+def test_r5_follower_outside_of_the_isr_holds_the_high_watermark_for_the_lag_time_only(
+    logs: LogManager,
+) -> None:
+    """It was about to join the ISR and stopped. No fetch or append follows."""
+    leader = Leader(logs, (LEADER, A))
+    leader.fetch(B, 0)
+    leader.cluster.change_broker(B, fenced=True)
+    leader.partition.proposal_failed(leader.cluster.proposals.pop(), ErrorCode.INELIGIBLE_REPLICA)
+    leader.cluster.change_broker(B, fenced=False)
+    leader.append(-1)
+    produce = waiting(leader, 1)
+    leader.fetch(A, 1)
+    assert produce.ended == []
+    leader.cluster.clock.advance(LAG_MS + 1)
+    leader.partition.check_followers()
+    assert produce.ended == [ErrorCode.NONE]
+
+
+def test_partition_that_is_stopped_by_the_requests_that_a_fetch_completes_is_not_read(
+    logs: LogManager,
+) -> None:
+    leader = Leader(logs, (LEADER, A))
+    leader.append()
+
+    class Stopper(FakeDelayedOperation):
+        def resolve(self, partition: Partition, error: ErrorCode) -> None:
+            partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    leader.partition.watch_produce(Stopper(), 1)
+    assert refused(lambda: leader.fetch(A, 1)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
