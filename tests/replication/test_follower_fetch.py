@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName, TopicPartition
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.follower_read import read_for_follower
+from odradek.log.residency import NotResident
 from odradek.metadata.image import MetadataImage, TopicImage
 from odradek.offloading import WorkRunner
 from odradek.records.record import Record, build_batch
@@ -23,6 +26,7 @@ from odradek.replication.delayed_fetch import FetchParams
 from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
 from odradek.replication.follower_news import FollowerNews
 from odradek.replication.replica_manager import ReplicaManager
+from odradek.replication.replication_state import ReplicationState
 from odradek.result_tasks import wait
 from odradek.results import Result
 from tests.helpers.call_count import count_calls
@@ -312,7 +316,7 @@ def test_max_bytes_is_shared_and_the_rest_is_visited_next(run: Callable[[Test], 
         params = FetchParams(FetchIsolation.LOG_END, A, 1, 1, 0)
         data = broker.manager.fetch_for_follower(params, news).get()
         assert [bool(each.copied) for _, each in data] == [True, False, False]
-        assert broker.visited(news) == [0, 1, 2]
+        assert broker.visited(news) == [1, 2, 0]
 
     run(test)
 
@@ -362,3 +366,85 @@ def test_calls_of_a_fetch_do_not_depend_on_idle_partitions(
         assert count_calls(fetch).total <= FETCH_CALLS_MAX
 
     run(test, partitions=idle)
+
+
+def test_partition_with_many_records_does_not_starve_the_others(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(broker: Broker) -> None:
+        news, served = broker.news(), []
+        for partition in (0, 1, 2) * 2:
+            broker.append(partition)
+        params = FetchParams(FetchIsolation.LOG_END, A, 1, 1, 0)
+        for _ in range(6):
+            for target, data in broker.manager.fetch_for_follower(params, news).get():
+                if data.copied:
+                    served.append(target.partition)
+                    broker.targets[target.partition].fetch_offset += 1
+                    news.visit(target)
+        assert served == [0, 1, 2, 0, 1, 2]
+
+    run(test)
+
+
+def test_errors_and_divergences_are_reported_until_they_end(run: Callable[[Test], None]) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.append(1)
+        broker.fetch(news)
+        broker.elect(6)
+        for _ in range(2):
+            codes = [data.error for _, data in broker.fetch(news).get()]
+            assert codes == [ErrorCode.FENCED_LEADER_EPOCH] * 3
+        for target in broker.targets:
+            target.leader_epoch = 6
+        broker.targets[1].fetch_offset, broker.targets[1].last_fetched_epoch = 2, 5
+        assert sorted(broker.visited(news)) == [0, 1, 2]
+        for _ in range(2):
+            ((_, data),) = broker.fetch(news).get()
+            assert (data.diverging_epoch, data.diverging_end_offset) == (5, 1)
+
+    run(test)
+
+
+def test_partition_that_fails_during_the_first_read_ends_the_wait(
+    run: Callable[..., None],
+) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        result = broker.fetch(news, LONG_MS)
+        assert not result.executed
+        broker.manager.partition("t", 0).storage_failed()
+        data = {target.partition: data for target, data in await wait(result)}
+        assert data[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(test, partitions=250)
+
+
+def test_cold_read_moves_the_follower_once(
+    run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.append()
+        state = broker.manager.partition("t", 0).replication
+        assert state is not None
+        moved = []
+
+        def follower_fetched(*arguments: Any) -> Any:
+            moved.append(arguments[0])
+            return fetched(*arguments)
+
+        def read(*arguments: Any, wait: bool) -> Any:
+            if not wait:
+                raise NotResident
+            return read_for_follower(*arguments, wait=True)
+
+        fetched = ReplicationState.follower_fetched
+        monkeypatch.setattr(ReplicationState, "follower_fetched", follower_fetched)
+        monkeypatch.setattr("odradek.replication.partition.read_for_follower", read)
+        data = {target.partition: data for target, data in await wait(broker.fetch(news))}
+        assert data[0].copied
+        assert moved.count(state) == 1
+
+    run(test)

@@ -62,7 +62,12 @@ class FollowerRead(LogRead):
         self.targets = targets
 
     def result(self) -> Result[FollowerData]:
-        return Result(list(zip(self.targets, self.data, strict=True)))
+        """Return the data. Partitions with records do not delay the others next time."""
+        visited = list(zip(self.targets, self.data, strict=True))
+        for target, data in visited:
+            if data.region is not None or data.copied:
+                self._news.visit_last(target)
+        return Result(visited)
 
     def _read(  # type: ignore[override]  # the targets are those of a session
         self,

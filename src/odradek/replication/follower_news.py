@@ -70,6 +70,11 @@ class FollowerNews:
         """Visit the target with the next fetch."""
         self._changed[target] = None
 
+    def visit_last(self, target: SessionTarget) -> None:
+        """Visit the target after all others, because it has returned records."""
+        self._changed.pop(target, None)
+        self._changed[target] = None
+
     def take(self) -> list[SessionTarget]:
         """Return the targets to visit now. Changes from now on count for the next call."""
         changed, self._changed = self._changed, {}
