@@ -605,7 +605,7 @@ class BrokerServer:
     def _fail(self, error: Exception) -> None:
         """Report that the broker cannot continue. Its owner stops it."""
         if self._failure is None:
-            logger.error("broker %d stops: %s", self.config.node_id, error)
+            logger.error("broker %d cannot continue and stops: %s", self.config.node_id, error)
             self._failure = error
             self._failed.set()
 

@@ -79,7 +79,9 @@ class ControllerLocator:
         except (StoreError, StoreFailure):
             return None
         except ValueError as error:
-            logger.error("the controller cannot be located: %s", error)
+            logger.error(
+                "the controller, broker %d, cannot be located: %s. It is tried again", broker, error
+            )
             return None
         for endpoint in registration.listeners:
             if endpoint.listener == self._listener:

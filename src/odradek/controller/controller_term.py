@@ -262,7 +262,9 @@ class ControllerTerm:
         try:
             await in_slices(self._publish(delta, image))
         except Exception as error:  # the feed lacks this change, and must not continue after it
-            logger.exception("bug in the publication of a change. Report the traceback")
+            logger.exception(
+                "bug in the publication of metadata offset %d. Report the traceback", image.offset
+            )
             raise Deposed("A change was not published.", must_load=True) from error
 
 

@@ -84,7 +84,11 @@ class FollowerTruncations:
         if error is None:
             failed = executed.result()
         else:
-            logger.error("a truncation failed unexpectedly", exc_info=error)
+            logger.error(
+                "bug in the truncation of %d logs. Report the traceback",
+                len(partitions),
+                exc_info=error,
+            )
             problem = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
             failed = {each.log: problem for each in partitions}
         again = []
