@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,10 @@ from odradek.records.batch import LEADER_FIELDS, parse_header
 from odradek.replication import replica_fetcher
 from odradek.replication.fetch_plan import CATCH_UP_BYTES_MAX, CATCH_UP_WAIT_MAX_MS
 from odradek.replication.follower_truncations import TRUNCATION_ATTEMPTS_MAX
+from odradek.replication.partition import Partition
 from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.time_slices import count_slices
-from tests.log.builders import NOW_MS, batch_of
+from tests.log.builders import NOW_MS, TOPIC_ID, batch_of
 from tests.replication.scripted_leader import (
     BROKER_EPOCH,
     FOLLOWER,
@@ -223,6 +225,26 @@ def test_flush_precedes_the_next_fetch(tmp_path: Path) -> None:
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 
 
+def test_partition_that_is_unfollowed_during_its_flush_is_not_fetched_again(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(partition, other)
+        it.catch_up.answer(session_id=0)
+        it.in_sync.answer(records(0, batches(0, 1), high_watermark=1))
+        await asyncio.sleep(0)
+        it.fetchers.unfollow([partition.topic_partition])
+        it.release()
+        await _until(lambda: bool(it.in_sync.asked))
+        assert it.in_sync.partitions == []
+        assert it.in_sync.forgotten == [0]
+        it.in_sync.answer()
+        assert it.in_sync.partitions == []
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
 def test_flush_precedes_the_next_fetch_of_a_replica_that_moves(tmp_path: Path) -> None:
     """The other connection must not fetch from the new log end either."""
 
@@ -389,6 +411,58 @@ def test_divergence_that_cuts_nothing_backs_off(tmp_path: Path) -> None:
     run_follower(tmp_path, test)
 
 
+def test_divergence_without_an_epoch_backs_off(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, -1))
+        assert not partition.log.is_truncating
+        it.catch_up.answer(session_id=0)
+        it.timers.advance(SETTINGS.backoff_ms)
+        assert it.catch_up.partitions[0].fetch_offset == 4
+
+    run_follower(tmp_path, test)
+
+
+def test_io_error_of_a_truncation_stops_the_partition(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, 1))
+        files.fail_fsync = OSError(errno.EIO, "I/O error")
+        it.release()
+        await _until(lambda: partition.error is ErrorCode.KAFKA_STORAGE_ERROR)
+
+    run_follower(tmp_path, test, files=files)
+
+
+def test_truncation_of_a_deleted_partition_does_not_resume_its_successor(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        deleted, other = it.partition(0), it.partition(9)
+        successor = Partition(deleted.topic_partition, TOPIC_ID, other.log)
+        for each in (deleted, successor):
+            append(each.log, [(2, 4)])
+            it.follow(each)
+            it.catch_up.answer(diverging(0, 2, 1))
+            it.catch_up.answer(session_id=0)  # of the session without partitions
+        first, second = it.executor.held
+        it.executor.held = [first]
+        it.release()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert successor.log.is_truncating
+        assert not it.catch_up.asked
+        it.executor.held = [second]
+        fetched = await _after_truncation(it)
+        assert fetched.fetch_offset == 1
+
+    run_follower(tmp_path, test)
+
+
 def test_full_disk_repeats_a_truncation_and_then_fails_the_partition(tmp_path: Path) -> None:
     files = FaultyFiles()
 
@@ -486,16 +560,42 @@ def test_lost_or_refused_lookup_is_repeated_after_a_backoff(tmp_path: Path) -> N
     run_follower(tmp_path, test)
 
 
-def test_late_lookup_of_an_earlier_epoch_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_late_lookup_of_an_earlier_epoch_changes_nothing(tmp_path: Path, is_lost: bool) -> None:
     async def test(it: Follower) -> None:
         partition, other = it.partition(0), it.partition(1)
         append(partition.log, [(2, 8)])
         it.follow(partition, other)
         it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE), nothing(1))
         it.follow(partition, epoch=6)
-        await _look_up(it, {0: (0, 3)})
+        if is_lost:
+            it.control.lose()
+        else:
+            await _look_up(it, {0: (0, 3)})
         assert not partition.log.is_truncating
         assert partition.log.log_end_offset == 8
+        it.timers.advance(SETTINGS.backoff_ms)
+        it.catch_up.answer(nothing(0, high_watermark=9))
+        it.catch_up.answer()
+        assert {each.current_leader_epoch for each in it.catch_up.partitions} <= {6}
+
+    run_follower(tmp_path, test)
+
+
+def test_lookup_goes_to_the_leaders_new_address(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 8)])
+        it.follow(partition)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        old = it.control
+        old.lose()
+        it.brokers[LEADER] = registration(9)
+        it.catch_up.answer(session_id=0)
+        it.timers.advance(SETTINGS.backoff_ms)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        assert old.closed
+        assert it.channel("control", "broker-9").asked
 
     run_follower(tmp_path, test)
 
@@ -673,6 +773,10 @@ def test_lost_connection_begins_a_new_session_after_a_growing_delay(tmp_path: Pa
             delays.append(waited)
             assert (it.in_sync.fetch.session_id, it.in_sync.fetch.session_epoch) == (7, 0)
         assert delays == [50, 100, 200, 400, 800, 1_000, 1_000]
+        it.in_sync.answer()
+        it.in_sync.lose()
+        it.timers.advance(50)
+        assert it.in_sync.asked, "a response ends the growth of the delay"
 
     run_follower(tmp_path, test)
 
@@ -834,6 +938,88 @@ def test_change_between_two_slices_ends_the_appends(tmp_path: Path, change: str)
         if change == "new epoch":
             (fetched,) = it.catch_up.partitions
             assert (fetched.fetch_offset, fetched.current_leader_epoch) == (appended, 6)
+
+    run_follower(tmp_path, test)
+
+
+def test_appends_have_a_limit_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_fetcher, "RUN_BYTES_MAX", 1_000)
+    sizes: list[int] = []
+    append_as_follower = UnifiedLog.append_as_follower
+
+    def noted(log: UnifiedLog, data: memoryview, *args: Any, **options: Any) -> Any:
+        sizes.append(len(data))
+        return append_as_follower(log, data, *args, **options)
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        monkeypatch.setattr(UnifiedLog, "append_as_follower", noted)
+        data = batches(0, 100)
+        it.in_sync.answer(records(0, data))
+        assert bytes_of(partition.log) == data
+        assert max(sizes) <= 1_000
+
+    run_follower(tmp_path, test)
+
+
+def test_many_partitions_of_a_response_are_visited_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = count_slices(monkeypatch)
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(250)]
+        it.follow_in_sync(*partitions)
+        await _until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        slices.clear()
+        it.in_sync.answer(*(nothing(number, high_watermark=0) for number in range(250)))
+        await _until(lambda: bool(it.in_sync.asked))
+        assert len(slices) == 1
+
+    run_follower(tmp_path, test)
+
+
+def test_response_of_the_other_connection_between_two_slices_ends_the_appends(
+    tmp_path: Path,
+) -> None:
+    """A replica that moves may get the same records twice. They are no reason to back off."""
+
+    async def test(it: Follower) -> None:
+        first, moving = it.partition(0), it.partition(1)
+        it.follow_in_sync(first)
+        it.catch_up.answer(session_id=0)
+        it.follow(moving)
+        it.catch_up.answer(nothing(1))
+        data = batches(0, 3_500)
+        it.catch_up.answer(records(1, data))
+        appended = moving.log.log_end_offset
+        assert 0 < appended < 3_500
+        it.in_sync.answer()
+        assert it.in_sync.partitions[0].fetch_offset == appended
+        it.in_sync.answer(records(1, batches(appended, 10)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert moving.log.log_end_offset == appended + 10
+        assert it.in_sync.partitions[0].fetch_offset == appended + 10
+        it.in_sync.answer()
+        assert it.in_sync.forgotten == []
+
+    run_follower(tmp_path, test)
+
+
+def test_diverging_partition_that_is_unfollowed_between_two_slices_is_not_truncated(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        diverged, other = it.partition(0), it.partition(1)
+        append(diverged.log, [(2, 4)])
+        it.follow(diverged, other)
+        it.catch_up.answer(diverging(0, 2, 1), records(1, batches(0, 3_500)))
+        it.fetchers.unfollow([diverged.topic_partition])
+        await _until(lambda: other.log.log_end_offset == 3_500)
+        assert not diverged.log.is_truncating
+        assert diverged.log.log_end_offset == 4
 
     run_follower(tmp_path, test)
 
