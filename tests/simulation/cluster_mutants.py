@@ -146,13 +146,22 @@ def _no_broker_epochs(patches: Patches) -> None:
 
 def _no_epoch_check_of_writes(patches: Patches) -> None:
     from odradek.controller import metadata_writer
-    from odradek.metadata.store.interface import ANY_VERSION, Check
+    from odradek.controller.cluster_controller import ClusterController
+    from odradek.metadata.store.interface import ANY_VERSION, Check, SessionState
+
+    changed = ClusterController._session_changed
 
     async def unfenced(store: Any, operations: Sequence[Any], position: Any) -> Any:
         kept = [each for each in operations if not isinstance(each, Check)]
         return await store.multi([*kept, position._replace(version=ANY_VERSION)])
 
+    def notice_late(controller: Any, state: Any) -> None:
+        """The check protects a controller that has not noticed the end of its session."""
+        if state is SessionState.CONNECTED:
+            changed(controller, state)
+
     patches.replace(metadata_writer, "write_with_version_node", unfenced)
+    patches.replace(ClusterController, "_session_changed", notice_late)
 
 
 def _lost_write_repeated(patches: Patches) -> None:
@@ -175,13 +184,20 @@ def _lost_write_repeated(patches: Patches) -> None:
 
 
 def _response_after_its_epoch(patches: Patches) -> None:
-    from odradek.replication.replication_state import ReplicationState
+    from odradek.replication.partition import Partition
 
-    def apply(state: Any, _proposal: Any, committed: Any, brokers: Any, now_ms: int) -> Any:
-        state._commit(committed.isr, committed.partition_epoch, committed.leader_recovery_state)
-        return state.maybe_increment_high_watermark(brokers, now_ms)
+    def apply(
+        partition: Any, _proposal: Any, _epoch: int, partition_epoch: int, isr: Any, recovery: Any
+    ) -> None:
+        state = partition.replication
+        if state is None:
+            return
+        state._commit(isr, partition_epoch, recovery)
+        partition.isr = isr
+        brokers, now_ms = partition._cluster.brokers(), partition._now_ms()
+        partition._perform(state.maybe_increment_high_watermark(brokers, now_ms))
 
-    patches.replace(ReplicationState, "alter_partition_succeeded", apply)
+    patches.replace(Partition, "proposal_succeeded", apply)
 
 
 def _high_watermark_below_min_isr(patches: Patches) -> None:
@@ -259,7 +275,7 @@ CLUSTER_MUTANTS = tuple(
         ),
         (
             "writes-without-epoch-check",
-            "a deposed controller can write",
+            "a controller that has not noticed the end of its session can write",
             _no_epoch_check_of_writes,
         ),
         (

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from tests.simulation.machine import Machine
     from tests.simulation.simulation import Simulation
 
+LAG_S = 4.0
+"""Time without fetches after which a follower has left the ISR."""
+STALL_S = 1.8
+"""A stall that is too short to fence a broker."""
 KILL_CHANGES_MAX = 60
 """A broker dies inside of one of its next changes of files, of so many."""
 FAULTS = {
@@ -39,6 +43,7 @@ CLUSTER_FAULTS = {
     "lose response": 3,
     "kill several": 1,
     "pause controller": 1,
+    "stale proposal": 2,
 }
 """Faults that only a cluster of several brokers has."""
 
@@ -116,6 +121,8 @@ class Nemesis:
 
     def _power_cut(self, machine: Machine) -> bool:
         alive = machine.process is not None
+        if self._is_cluster and self._rng.random() < 0.4:
+            self._expire_session(machine)  # it was silent for almost the timeout before
         machine.kill(power_cut=True)
         return alive
 
@@ -168,6 +175,42 @@ class Nemesis:
                 self._later(seconds, seconds, lambda s=source, t=target: network.heal(s, t))
             if self._rng.random() < 0.3:
                 network.break_connections(machine.host, other.host)
+        return True
+
+    def _stale_proposal(self, machine: Machine) -> bool:
+        """A follower catches up and loses its power. Proposals for it reach the controller later.
+
+        A follower that was cut off for longer than the lag time has left the ISR. Before it fetches
+        again, the requests of the other brokers to the controller are held back.
+        """
+        controller, network = self._controller(), self._simulation.network
+        if machine is controller or machine.process is None:
+            return False
+        others = [each for each in self._machines if each is not machine]
+        for other in others:
+            if other is not controller:
+                network.block(machine.host, other.host)
+
+        def catch_up() -> None:
+            for other in others:
+                if other is not controller and not self._healed:
+                    network.heal(machine.host, other.host)
+                    network.block(other.host, controller.host)
+                    self._later(STALL_S, STALL_S, lambda o=other: heal(o))
+
+        def heal(other: Machine) -> None:
+            network.heal(other.host, controller.host)
+
+        def lose_power() -> None:
+            if self._healed:
+                return
+            self._expire_session(machine)
+            machine.kill(power_cut=True)
+            self._simulation.start_soon(machine)
+
+        self._later(LAG_S, LAG_S, catch_up)
+        delay_s = LAG_S + self._rng.uniform(0.05, 0.5)
+        self._later(delay_s, delay_s, lose_power)
         return True
 
     # -- the store of a cluster --------------------------------------------------------------------

@@ -322,6 +322,10 @@ class Simulation:
         # registered.
         return not self.is_cluster or self.healed_us is not None
 
+    def start_soon(self, machine: Machine) -> None:
+        """Start a broker that has just ended before its usual delay."""
+        self.scheduler.after(int(self.rng.uniform(0, 0.2) * SECOND), self._start, machine)
+
     def _start(self, machine: Machine) -> None:
         if machine.process is None:
             self.count("broker starts")

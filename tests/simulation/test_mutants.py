@@ -20,6 +20,12 @@ QUICK = (
     "high-watermark-above-end",
     "names-not-synced",
     "no-dedupe",
+    "shrink-not-awaited",
+    "no-maximal-isr",
+    "truncation-to-high-watermark",
+    "lost-write-repeated",
+    "high-watermark-below-min-isr",
+    "unclean-replica-in-elr",
 )
 """Mutants that are found within a few runs."""
 
