@@ -47,7 +47,7 @@ class Stream:
         self._network = network
         self._sender = sender
         self._receiver = receiver
-        self._chunks: deque[bytes | tuple[Inode, int, int]] = deque()
+        self._chunks: deque[bytes | tuple[Inode, int, bytes]] = deque()
         self.size = 0
         self.capacity = network.rng.randrange(STREAM_BYTES_MIN, STREAM_BYTES_MAX)
         self.event: Event | None = None
@@ -74,10 +74,11 @@ class Stream:
         """Take a reference to a range of a file. Return how many bytes of it."""
         count = self._accepted(length)
         if count:
-            self._append((inode, position, count), count)
+            sent = bytes(inode.data[position : position + count])
+            self._append((inode, position, sent), count)
         return count
 
-    def _append(self, chunk: bytes | tuple[Inode, int, int], count: int) -> None:
+    def _append(self, chunk: bytes | tuple[Inode, int, bytes], count: int) -> None:
         self._chunks.append(chunk)
         self.size += count
         self.schedule()
@@ -123,12 +124,15 @@ class Stream:
                 parts.append(chunk)
                 count -= len(chunk)
                 continue
-            inode, position, length = chunk
-            taken = min(length, count)
-            if taken < length:
-                chunks.appendleft((inode, position + taken, length - taken))
+            inode, position, sent = chunk
+            taken = min(len(sent), count)
+            if taken < len(sent):
+                chunks.appendleft((inode, position + taken, sent[taken:]))
             data = bytes(inode.data[position : position + taken])
-            parts.append(data + bytes(taken - len(data)))  # a truncated page has zeros
+            data += bytes(taken - len(data))  # a truncated page has zeros
+            if data != sent[:taken]:
+                self._network.changed_in_flight(self._sender, self._receiver)
+            parts.append(data)
             count -= taken
         return b"".join(parts)
 
@@ -447,6 +451,8 @@ class SimulatedNetwork:
         self.scheduler = scheduler
         self.rng = scheduler.stream("network")
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
+        self.report: Callable[[str], None] = scheduler.note
+        """Takes each violation."""
         self.refusing: set[str] = set()
         self.off: set[str] = set()
         """Hosts without power: packets to them vanish."""
@@ -454,6 +460,10 @@ class SimulatedNetwork:
         self._ends: dict[int, End] = {}
         self._next_number = 10_000
         self._next_port = _FIRST_PORT
+
+    def changed_in_flight(self, sender: End, receiver: End) -> None:
+        """Report that a file was changed in a range that a connection has sent already."""
+        self.report(f"the bytes of a file that {sender.host} sent to {receiver.host} have changed")
 
     # -- ends --------------------------------------------------------------------------------------
 

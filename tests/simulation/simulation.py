@@ -132,6 +132,7 @@ class Simulation:
     ) -> None:
         self.scheduler = Scheduler(seed)
         self.network = SimulatedNetwork(self.scheduler)
+        self.network.report = self.violation
         self.rng = self.scheduler.stream("simulation")
         self.run_s = run_s
         self.power_cuts = self.rng.random() < 0.7

@@ -262,3 +262,18 @@ def test_a_full_socket_takes_no_region() -> None:
     near.transport.resume_reading()
     hosts.wait()
     assert len(near.data) == sent
+
+
+def test_a_change_of_bytes_in_flight_is_reported() -> None:
+    for changed in (False, True):
+        hosts = Hosts()
+        problems: list[str] = []
+        hosts.network.report = problems.append
+        _, _, sock = hosts.connect()
+        inode = Inode()
+        inode.write(b"0123456789", 0)
+        hosts.network.send_region(sock.fileno(), inode, 2, 6)
+        if changed:
+            inode.write(b"x", 2)
+        hosts.wait()
+        assert bool(problems) == changed
