@@ -275,3 +275,22 @@ def test_hazard_2_broker_whose_session_is_lost_stops_leading_at_once(
             await asyncio.sleep(0.05)
 
     run(test)
+
+
+def test_broker_that_leaves_stops_leading_before_its_connections_end(
+    run: Callable[[Test], None],
+) -> None:
+    """Its session ends first, and other brokers lead. Its clients are still connected."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        leader = next(each for each in IDS if each != cluster.controller_id)
+        others = [each for each in IDS if each != leader]
+        await cluster.create_topic("t", assignment=[[leader, *others]])
+        await cluster.create_topic("alone", assignment=[[leader]])
+        assert await codes(cluster, 0, at=leader) == [ErrorCode.NONE]
+        await cluster.member(leader).stop()
+        assert await codes(cluster, 0, at=leader) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        alone = await cluster.produce("alone", b"x", acks=1, at=leader)
+        assert alone.error_code == ErrorCode.NONE
+
+    run(test)

@@ -168,18 +168,25 @@ class LeadershipLease:
         self._tick()
 
     def stop(self) -> None:
+        """Stop leading for good, before the session ends.
+
+        Clients may still be connected. The next leaders do not have what this broker would
+        acknowledge with acks=1.
+        """
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        self._suspend(Standing.EXPIRED, self._clock.monotonic_ms())
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.LOST and not self._is_stopped:
             self.check()
 
     def _tick(self) -> None:
-        self.check()
+        # First, so that a failed check is not the last one.
         delay_s = self._lease.timeout_ms / CHECKS_PER_TIMEOUT / 1000
         self._timer = self._timers.call_later(delay_s, self._tick)
+        self.check()
 
     def check(self) -> None:
         """Suspend and resume partitions as the lease requires now."""
@@ -211,7 +218,7 @@ class LeadershipLease:
                 self._suspended.append(partition)
                 self._changed(partition.topic_partition)
                 count += 1
-        if count:
+        if count and not self._is_stopped:
             logger.warning(
                 "this broker is %s and stops leading %d partitions until it is a member again",
                 standing.value,
