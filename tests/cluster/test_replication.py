@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from conformance.histories.analysis import idle, render
 from conformance.histories.run import PARTITIONS, TOPICS, Plan, run
 
-from tests.cluster.conftest import Processes
+from testkit.zookeeper import start_zookeeper
+from tests.cluster.conftest import SESSION_MS, Processes
 
 LIMIT_S = 60.0
 QUIET = {"log_level": 0}
@@ -23,12 +24,16 @@ RECORDS = 50
 def replicated(processes: Processes) -> Iterator[Processes]:
     """Three brokers with the topic `t`, of which two replicas must be in sync."""
     processes.start(1, 2, 3)
-    admin = AdminClient({"bootstrap.servers": processes.bootstrap, **QUIET})
-    topic = NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})
-    (created,) = admin.create_topics([topic], operation_timeout=LIMIT_S).values()
-    created.result(LIMIT_S)
+    _create(processes, "t")
     _await_in_sync(processes)
     yield processes
+
+
+def _create(processes: Processes, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": processes.bootstrap, **QUIET})
+    topic = NewTopic(name, 1, 3, config={"min.insync.replicas": "2"})
+    (created,) = admin.create_topics([topic], request_timeout=LIMIT_S).values()
+    created.result(LIMIT_S)
 
 
 def _partition(processes: Processes) -> tuple[int, list[int]]:
@@ -45,9 +50,9 @@ def _await_in_sync(processes: Processes) -> None:
         time.sleep(0.1)
 
 
-def _produce(processes: Processes, first: int) -> None:
-    settings = {"bootstrap.servers": processes.bootstrap, "enable.idempotence": True}
-    producer = Producer({**settings, **QUIET})
+def _produce(processes: Processes, first: int, *, idempotent: bool = True) -> None:
+    settings = {"bootstrap.servers": processes.bootstrap, "enable.idempotence": idempotent}
+    producer = Producer({**settings, "acks": "all", **QUIET})
     failed: list[object] = []
     for value in range(first, first + RECORDS):
         producer.produce(
@@ -89,6 +94,28 @@ def test_a_stopped_leader_hands_over_before_it_ends(replicated: Processes) -> No
     replicated.restart(leader)
     _await_in_sync(replicated)
     assert replicated.read("t") == [str(value) for value in range(2 * RECORDS)]
+
+
+def test_brokers_serve_while_zookeeper_is_down(tmp_path: Path) -> None:
+    with start_zookeeper(tmp_path / "zookeeper") as zookeeper:
+        processes = Processes(zookeeper, tmp_path)
+        try:
+            processes.start(1, 2, 3)
+            _create(processes, "t")
+            _await_in_sync(processes)
+            _produce(processes, 0)
+            zookeeper.kill()
+            # New producer ids cannot be allocated now.
+            _produce(processes, RECORDS, idempotent=False)
+            time.sleep(2 * SESSION_MS / 1000)  # no session can be renewed, and none expires
+            _produce(processes, 2 * RECORDS, idempotent=False)
+            zookeeper.restart()
+            _create(processes, "u")
+            _produce(processes, 3 * RECORDS)
+            _await_in_sync(processes)
+            assert processes.read("t") == [str(value) for value in range(4 * RECORDS)]
+        finally:
+            processes.stop()
 
 
 def test_histories_of_clients_are_clean_while_leaders_are_killed(tmp_path: Path, seed: int) -> None:
