@@ -113,6 +113,17 @@ class Broker:
         self.fetch(news)
 
 
+async def soon(
+    result: Result[list[tuple[Target, FetchPartitionData]]],
+) -> list[tuple[Target, FetchPartitionData]]:
+    """Return the data of a fetch that does not wait for its timeout."""
+    for _ in range(200):
+        if result.done:
+            return result.get()
+        await asyncio.sleep(0)
+    raise AssertionError("the fetch still waits")
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Callable[..., None]]:
     executor = ThreadPoolExecutor(1)
@@ -209,7 +220,7 @@ def test_fetch_waits_for_an_append(run: Callable[[Test], None]) -> None:
         result = broker.fetch(news, LONG_MS)
         assert not result.done
         broker.append(1)
-        ((target, data),) = await wait(result)
+        ((target, data),) = await soon(result)
         assert target.partition == 1
         assert data.copied
 
@@ -231,8 +242,28 @@ def test_high_watermark_alone_does_not_end_the_wait(run: Callable[[Test], None])
         await asyncio.sleep(0)
         assert not result.done
         broker.append(1)
-        visited = [target.partition for target, _ in await wait(result)]
+        visited = [target.partition for target, _ in await soon(result)]
         assert visited == [0, 1]
+
+    run(test)
+
+
+def test_news_of_the_first_read_are_in_the_response_of_the_last(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(broker: Broker) -> None:
+        a, b = broker.news(A), broker.news(B)
+        broker.fetch(a)
+        broker.fetch(b)
+        broker.append()
+        broker.follow(a)
+        broker.follow(b)
+        result = broker.fetch(a, LONG_MS)
+        assert not result.done
+        broker.append(1)
+        data = {target.partition: data for target, data in await soon(result)}
+        assert data[0].high_watermark == 1
+        assert data[1].copied
 
     run(test)
 
@@ -249,7 +280,7 @@ def test_delayed_read_moves_no_position(run: Callable[[Test], None]) -> None:
         before = follower.last_fetch_ms
         broker.cluster.clock.advance(5)
         broker.append()
-        await wait(result)
+        await soon(result)
         assert follower.last_fetch_ms == before
 
     run(test)
@@ -261,7 +292,7 @@ def test_new_leader_epoch_ends_the_wait_with_an_error(run: Callable[[Test], None
         broker.fetch(news)
         result = broker.fetch(news, LONG_MS)
         broker.elect(6)
-        codes = {data.error for _, data in await wait(result)}
+        codes = {data.error for _, data in await soon(result)}
         assert codes == {ErrorCode.FENCED_LEADER_EPOCH}
 
     run(test)
@@ -275,7 +306,7 @@ def test_append_during_the_first_read_is_not_missed(run: Callable[[Test], None])
         result = broker.fetch(news, LONG_MS)
         assert not result.executed
         broker.append(0)
-        data = {target.partition: data for target, data in await wait(result)}
+        data = {target.partition: data for target, data in await soon(result)}
         assert data[0].copied
 
     run(test, partitions=250)  # type: ignore[call-arg]
@@ -288,7 +319,7 @@ def test_deleted_topic_is_reported_and_no_longer_watched(run: Callable[[Test], N
         result = broker.fetch(news, LONG_MS)
         partition = broker.manager.partition("t", 0)
         apply(broker.manager, broker.image, MetadataImage(offset=9))
-        codes = {data.error for _, data in await wait(result)}
+        codes = {data.error for _, data in await soon(result)}
         assert codes == {ErrorCode.UNKNOWN_TOPIC_ID}
         assert not partition._followers
 
@@ -302,7 +333,7 @@ def test_closed_session_ends_its_wait_and_watches_nothing(run: Callable[[Test], 
         news.visit(broker.targets[0])
         result = broker.fetch(news, LONG_MS)
         news.close()
-        await wait(result)
+        await soon(result)
         assert not broker.manager.partition("t", 0)._followers
 
     run(test)
@@ -415,7 +446,7 @@ def test_partition_that_fails_during_the_first_read_ends_the_wait(
         result = broker.fetch(news, LONG_MS)
         assert not result.executed
         broker.manager.partition("t", 0).storage_failed()
-        data = {target.partition: data for target, data in await wait(result)}
+        data = {target.partition: data for target, data in await soon(result)}
         assert data[0].error is ErrorCode.KAFKA_STORAGE_ERROR
 
     run(test, partitions=250)
