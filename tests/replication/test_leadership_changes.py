@@ -226,6 +226,8 @@ def test_truncation_that_ends_after_another_election_does_not_depose_the_new_lea
         assert (partition.leader, partition.leader_epoch) == (B, 6)
         assert partition.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert broker.followed == (B, 6)
+        broker.set(of(B, 6, 5, isr=(B, A)))
+        assert broker.followed == (B, 6)
 
     run(test)
 
