@@ -250,3 +250,38 @@ def test_controller_that_stops_while_a_request_waits_refuses_it() -> None:
                 assert raised.value.code is ErrorCode.NOT_CONTROLLER
 
         world.run(scenario())
+
+
+def test_deletions_do_not_wait_for_a_broker_that_was_unregistered() -> None:
+    """Otherwise the records of all later deletions would stay for good."""
+    with running() as world:
+        _create(world)
+        node = _other(world)
+        world.run(node.kill())
+        world.advance(25)
+        controller = world.controller()
+        topic_id = controller.image.topics_by_name[A].topic_id
+        world.run(controller.delete_topics([topic_id]))
+        for each in world.nodes.values():
+            if each is not node:
+                call = controller.deletions_finished(each.id, each.broker_epoch, [topic_id])
+                world.run(call)
+        assert [each.brokers for each in controller.image.deletions.values()] == [(node.id,)]
+        world.run(controller.unregister_broker(node.id))
+        assert not _stable(world).image.deletions
+
+
+def test_later_deletions_do_not_wait_for_a_broker_that_was_unregistered() -> None:
+    """The broker is still a replica of the partitions."""
+    with running() as world:
+        _create(world)
+        node = _other(world)
+        world.run(node.kill())
+        world.advance(25)
+        controller = world.controller()
+        world.run(controller.unregister_broker(node.id))
+        topic_id = controller.image.topics_by_name[A].topic_id
+        assert world.run(controller.delete_topics([topic_id])) == [None]
+        waiting = controller.image.deletions[topic_id].brokers
+        assert set(waiting) == set(world.nodes) - {node.id}
+        _stable(world)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 
+from odradek.controller import plans
 from odradek.controller.alter_partition import (
     AlterPartition,
     AlterPartitionResult,
@@ -21,11 +22,14 @@ from odradek.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
     MetadataImage,
+    TopicDeletion,
     TopicImage,
+    deletion_of,
 )
-from odradek.metadata.image_records import partition_change, partition_record
+from odradek.metadata.image_records import deletion_record, partition_change, partition_record
 from odradek.metadata.records import MetadataRecord
 from odradek.protocol.messages.partition_record import PartitionRecord
+from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 
 
@@ -86,6 +90,21 @@ def planning_directories(
             after = with_directories(found, tuple(assigned), image.brokers, policy)
             _append(plan.records, partition_change(topic_id, found, after))
         plan.result[topic_id, number] = ErrorCode.NONE
+    return plan
+
+
+def planning_topic_deletions(
+    image: MetadataImage, ids: Sequence[Uuid]
+) -> Planning[list[KafkaError | None]]:
+    """Plan the deletion of topics. No deletion waits for a broker that is not registered."""
+    plan = yield from plans.planning_topic_deletions(image, ids)
+    for record in tuple(plan.records):
+        assert isinstance(record, RemoveTopicRecord)
+        deletion = deletion_of(image.topics_by_id[record.topic_id])
+        known = tuple(each for each in deletion.brokers if each in image.brokers)
+        if known != deletion.brokers:
+            deletion = TopicDeletion(deletion.name, known)
+            plan.records.append(deletion_record(record.topic_id, deletion))
     return plan
 
 

@@ -548,7 +548,8 @@ class ClusterController:
         """Remove the registration of a broker.
 
         A broker that runs stays without a registration until its node is a new one, or until the
-        next controller reads its node.
+        next controller reads its node. Recorded deletions no longer wait for the broker. If it
+        comes back with logs of deleted topics, it sets them aside.
 
         Raises:
             KafkaError: BROKER_ID_NOT_REGISTERED.
@@ -561,7 +562,10 @@ class ClusterController:
             changes = BrokerChanges(after={broker: None}, restarts={broker: False})
             policies = self._policies.of(term.image)
             planning = planning_broker_changes(term.image, changes, policies)
-            await term.commit(await in_slices(planning))
+            records = await in_slices(planning)
+            deletions = list(term.image.deletions)
+            records += plans.plan_deletions_finished(term.image, broker, deletions).records
+            await term.commit(records)
             term.registry.unregistered(broker)
             self._waits.check(term.registry.applied_offsets())
 
@@ -683,7 +687,9 @@ class ClusterController:
 
     async def delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
         """Delete topics by id. The results are in the order of `ids`."""
-        return await self._planned(lambda term: plans.planning_topic_deletions(term.image, ids))
+        return await self._planned(
+            lambda term: broker_plans.planning_topic_deletions(term.image, ids)
+        )
 
     async def deletions_finished(
         self, broker: BrokerId, epoch: int, topic_ids: Collection[Uuid]

@@ -1,7 +1,7 @@
 """UnregisterBroker (64), version 0: forget a broker that will not come back.
 
-The broker leaves all ISRs and leads nothing. As in Kafka, it may still run. It is registered again
-when it starts again (KIP-500).
+The broker leaves all ISRs and leads nothing, and no recorded deletion waits for it. As in Kafka, it
+may still run. It is registered again when it starts again (KIP-500).
 
 Deviations from Kafka: a broker that still runs is also registered again with its next session of
 ZooKeeper, and when another broker becomes the controller. A single broker cannot be unregistered.
