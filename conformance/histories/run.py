@@ -109,6 +109,7 @@ class Plan:
     kills: int = 0  # of the broker, scheduled in addition to the random faults
     brokers: int = 0  # of a cluster without a proxy; 0: one broker behind the proxy
     on_zookeeper: bool = False
+    acks: str = "all"  # of producers without idempotence
     keep: Path | None = None  # directory for the history of a run with anomalies
 
     @property
@@ -232,6 +233,7 @@ def _settings(plan: Plan, bootstrap: str) -> Settings:
         group_protocol=plan.group_protocol,
         assignor=plan.assignor,
         abort_share=plan.abort_share,
+        acks=plan.acks,
     )
 
 
@@ -301,6 +303,9 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--group-protocol", choices=["classic", "consumer"], default="classic")
     parser.add_argument("--assignor", default="range", help="range, roundrobin, cooperative-sticky")
     parser.add_argument("--abort-share", type=float, default=0.2)
+    parser.add_argument(
+        "--acks", default="all", help="of producers without idempotence. 1 loses records by design"
+    )
     parser.add_argument("--kills", type=int, default=0, help="of the broker, at scheduled times")
     parser.add_argument(
         "--stable-s",
@@ -338,6 +343,7 @@ def main(argv: list[str] | None = None) -> int:
         abort_share=options.abort_share,
         kills=options.kills,
         stable_s=options.stable_s,
+        acks=options.acks,
         keep=options.keep,
     )
     with tempfile.TemporaryDirectory(prefix="histories-") as work:

@@ -68,7 +68,7 @@ class PlainSender:
                 **self.settings.common,
                 **PRODUCER_LOG,
                 "enable.idempotence": self.idempotent,
-                "acks": "all",
+                "acks": "all" if self.idempotent else self.settings.acks,
                 "linger.ms": self.random.choice([0, 2, 5]),
                 "message.timeout.ms": int(DEADLINE_S * 800),
             },

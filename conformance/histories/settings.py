@@ -59,6 +59,7 @@ class Settings:
     group_protocol: str = "classic"
     assignor: str = "range"
     abort_share: float = 0.2
+    acks: str = "all"
 
     @property
     def transacts(self) -> bool:
