@@ -222,6 +222,7 @@ def _apply(outcomes: Iterable[Outcome]) -> None:
         if result is None:
             partition.proposal_failed(proposal, error)
             continue
+        logger.info("the ISR of %s is %s now", partition.topic_partition, result.isr)
         partition.proposal_succeeded(
             proposal,
             result.leader_epoch,
