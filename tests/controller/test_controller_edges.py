@@ -202,7 +202,7 @@ def test_e5_second_controlled_shutdown_waits_for_its_own_change() -> None:
         assert controller.is_active
         assert not controller.image.brokers[node.id].in_controlled_shutdown
         for each in world.nodes.values():
-            each.polls = False  # nobody applies the next change
+            each.polls = False  # no broker applies the next change
         world.advance(1)
         assert not world.run(beat())
 

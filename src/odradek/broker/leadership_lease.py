@@ -92,7 +92,7 @@ class Lease:
             now_ms: The time.
             is_connected: Whether the store is connected.
             broker_epoch: The epoch of the registration, or -1 after a lost session.
-            heard: What was heard of the cluster.
+            heard: The evidence.
         """
         if is_connected:
             self.store_heard_ms = now_ms

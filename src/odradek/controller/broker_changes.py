@@ -225,8 +225,8 @@ def directory_of(partition: PartitionImage, broker: BrokerId) -> Uuid:
 def is_online(broker: BrokerRegistration, directory: Uuid) -> bool:
     """Return whether a broker has a log directory online.
 
-    A broker that has registered no directories has all of them online. A replica without a
-    directory is in one that is online.
+    A broker that has registered no directories has all of them online. A replica whose
+    directory is not known counts as online.
     """
     return directory == ZERO_UUID or not broker.directories or directory in broker.directories
 

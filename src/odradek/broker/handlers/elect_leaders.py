@@ -1,7 +1,7 @@
 """ElectLeaders (43), versions 0-2: elect the preferred leader, or any live replica.
 
-In a cluster of several brokers the controller elects. A request for all partitions returns those
-that needed an election. KIP-183, KIP-460.
+In a cluster of several brokers the controller elects. The response to a request for all partitions
+leaves out partitions that need no election. KIP-183, KIP-460.
 
 A single broker leads every partition whose replica it has. The result is then ELECTION_NOT_NEEDED.
 If the replica of a partition is on another node (the node's id was changed), no leader can be
