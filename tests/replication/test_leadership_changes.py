@@ -23,7 +23,9 @@ from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, Top
 from odradek.offloading import WorkRunner
 from odradek.records.record import Record, build_batch
 from odradek.replication.partition import Partition
+from odradek.replication.record_append import AppendEntry
 from odradek.replication.replica_manager import ReplicaManager
+from odradek.result_tasks import wait
 from tests.helpers.led_partitions import led
 from tests.helpers.metadata_deltas import after_deletion
 from tests.replication.builders import apply
@@ -84,7 +86,9 @@ def run(tmp_path: Path) -> Iterator[Callable[[Callable[[Broker], Any]], None]]:
             logs = LogManager([str(tmp_path)], LogConfig(), ManualClock())
             logs.load("cluster", 1)
             try:
-                test(Broker(logs, executor))
+                outcome = test(Broker(logs, executor))
+                if outcome is not None:
+                    await outcome
             finally:
                 logs.close(clean=False)
 
@@ -266,5 +270,33 @@ def test_partition_elsewhere_is_reported_with_its_leader(run: Run) -> None:
             code = broker.manager.unknown_code(topic, 1)
             assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert broker.manager.unknown_code("other", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(test)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_r11_acks_0_and_1_wait_for_the_flush_and_not_for_followers(run: Run, acks: int) -> None:
+    async def test(broker: Broker) -> None:
+        broker.set(of(LEADER, 3, 1), {"flush.messages": "1"})
+        records = memoryview(build_batch([Record(None, b"x", 0)]))
+        result = broker.manager.append_records([AppendEntry("t", 0, records)], acks, 30_000)
+        assert not result.done
+        await broker.manager.flushes_ended()
+        (appended,) = result.get()
+        assert appended.error is None
+        assert broker.partition.log.high_watermark == 0
+
+    run(test)
+
+
+def test_r3_acks_all_times_out_without_followers_and_keeps_the_records(run: Run) -> None:
+    async def test(broker: Broker) -> None:
+        broker.set(of(LEADER, 3, 1))
+        records = memoryview(build_batch([Record(None, b"x", 0)]))
+        result = broker.manager.append_records([AppendEntry("t", 0, records)], -1, 0)
+        (appended,) = await wait(result)
+        assert appended.error is not None
+        assert appended.error.code is ErrorCode.REQUEST_TIMED_OUT
+        assert broker.partition.log.log_end_offset == 1
 
     run(test)
