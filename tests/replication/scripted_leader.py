@@ -32,6 +32,7 @@ from odradek.protocol.messages.list_offsets_response import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from odradek.records.batch import LEADER_FIELDS, parse_header
 from odradek.replication.fetch_plan import FetcherSettings
 from odradek.replication.fetcher_manager import FetcherManager
 from odradek.replication.offset_lookup import LATEST
@@ -41,11 +42,12 @@ from odradek.replication.replication_parts import FollowedPartition
 from odradek.results import PendingResult, Result
 from tests.helpers.led_partitions import led
 from tests.helpers.manual_timers import SteppedTimers
-from tests.log.builders import NOW_MS, TOPIC_ID, open_manager
+from tests.log.builders import NOW_MS, TOPIC_ID, batch_of, open_manager
 from tests.replication.fakes import HeldExecutor
 
 FOLLOWER, LEADER = BrokerId(2), BrokerId(1)
 BROKER_EPOCH = 41
+LEADER_EPOCH = 5
 LISTENER = "BROKERS"
 SETTINGS = FetcherSettings()
 LIST_OFFSETS_VERSION = 10
@@ -260,6 +262,54 @@ def bytes_of(log: UnifiedLog) -> bytes:
         for segment in log.segments
         if segment.size
     )
+
+
+def batches(first: int, count: int, epoch: int = LEADER_EPOCH, value: bytes = b"value") -> bytes:
+    """Return batches of one record, as a leader stores them."""
+    return bytes(leader_log(first, [(epoch, count)], value))
+
+
+def leader_log(first: int, epochs: list[tuple[int, int]], value: bytes = b"value") -> bytearray:
+    data = bytearray()
+    offset = first
+    for epoch, count in epochs:
+        for _ in range(count):
+            batch = bytearray(batch_of([value + b" %d" % offset]))
+            LEADER_FIELDS.pack_into(batch, 0, offset, parse_header(batch).batch_length, epoch)
+            data += batch
+            offset += 1
+    return data
+
+
+def append(log: UnifiedLog, epochs: list[tuple[int, int]], value: bytes = b"value") -> None:
+    """Append batches of these (epoch, count) to a log, at its end."""
+    data = memoryview(leader_log(log.log_end_offset, epochs, value))
+    log.append_as_follower(data, 1_000, now_ms=NOW_MS)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(100):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not happen")
+
+
+async def after_truncation(it: Follower) -> FetchPartition:
+    """Run the truncation, and return the partition that is fetched then."""
+    await until(lambda: bool(it.executor.held))
+    it.release()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    if it.catch_up.fetch.session_epoch == -1:
+        it.catch_up.answer(session_id=0)
+    (fetched,) = it.catch_up.partitions
+    return fetched
+
+
+async def look_up(it: Follower, offsets: dict[int, tuple[int, int]]) -> None:
+    for asked in tuple(it.control.asked):
+        it.control.respond(list_offsets(asked.request, offsets), 10)
 
 
 def run_follower(root: Path, test: Callable[[Follower], Any], **options: Any) -> None:

@@ -28,8 +28,7 @@ from odradek.protocol.messages.fetch_response import (
 from odradek.replication.partition import Partition
 from tests.helpers.call_count import CallCount, count_calls
 from tests.log.builders import TOPIC_ID
-from tests.replication.scripted_leader import Follower, nothing
-from tests.replication.test_replica_fetcher import batches
+from tests.replication.scripted_leader import Follower, batches, nothing
 
 WARM_UP = 5
 SESSION_ID = 7

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,56 +15,28 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID
 from odradek.log.unified_log import UnifiedLog
-from odradek.protocol.messages.fetch_request import FetchPartition
-from odradek.records.batch import LEADER_FIELDS, parse_header
 from odradek.replication import replica_fetcher
 from odradek.replication.fetch_plan import CATCH_UP_BYTES_MAX, CATCH_UP_WAIT_MAX_MS
-from odradek.replication.follower_truncations import TRUNCATION_ATTEMPTS_MAX
-from odradek.replication.partition import Partition
 from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.time_slices import count_slices
-from tests.log.builders import NOW_MS, TOPIC_ID, batch_of
 from tests.replication.scripted_leader import (
     BROKER_EPOCH,
     FOLLOWER,
     LEADER,
+    LEADER_EPOCH,
     SETTINGS,
     Follower,
+    append,
+    batches,
     bytes_of,
     diverging,
     failed,
-    list_offsets,
     nothing,
     records,
     registration,
     run_follower,
+    until,
 )
-
-LEADER_EPOCH = 5
-
-
-def batches(first: int, count: int, epoch: int = LEADER_EPOCH, value: bytes = b"value") -> bytes:
-    """Return batches of one record, as a leader stores them."""
-    return bytes(_leader_log(first, [(epoch, count)], value))
-
-
-def _leader_log(first: int, epochs: list[tuple[int, int]], value: bytes = b"value") -> bytearray:
-    data = bytearray()
-    offset = first
-    for epoch, count in epochs:
-        for _ in range(count):
-            batch = bytearray(batch_of([value + b" %d" % offset]))
-            LEADER_FIELDS.pack_into(batch, 0, offset, parse_header(batch).batch_length, epoch)
-            data += batch
-            offset += 1
-    return data
-
-
-def append(log: UnifiedLog, epochs: list[tuple[int, int]], value: bytes = b"value") -> None:
-    """Append batches of these (epoch, count) to a log, at its end."""
-    data = memoryview(_leader_log(log.log_end_offset, epochs, value))
-    log.append_as_follower(data, 1_000, now_ms=NOW_MS)
-
 
 # --- requests ---
 
@@ -218,7 +189,7 @@ def test_flush_precedes_the_next_fetch(tmp_path: Path) -> None:
         assert not it.in_sync.asked
         assert partition.log.recovery_point == 0
         it.release()
-        await _until(lambda: bool(it.in_sync.asked))
+        await until(lambda: bool(it.in_sync.asked))
         assert partition.log.recovery_point == 1
         assert [each.partition for each in it.in_sync.partitions] == [0]
 
@@ -236,7 +207,7 @@ def test_partition_that_is_unfollowed_during_its_flush_is_not_fetched_again(
         await asyncio.sleep(0)
         it.fetchers.unfollow([partition.topic_partition])
         it.release()
-        await _until(lambda: bool(it.in_sync.asked))
+        await until(lambda: bool(it.in_sync.asked))
         assert it.in_sync.partitions == []
         assert it.in_sync.forgotten == [0]
         it.in_sync.answer()
@@ -258,7 +229,7 @@ def test_flush_precedes_the_next_fetch_of_a_replica_that_moves(tmp_path: Path) -
         it.in_sync.answer()
         assert [each.partition for each in it.in_sync.partitions] == []
         it.release()
-        await _until(lambda: bool(it.catch_up.asked))
+        await until(lambda: bool(it.catch_up.asked))
         assert moving.log.recovery_point == 1
         it.in_sync.answer()
         assert [(each.partition, each.fetch_offset) for each in it.in_sync.partitions] == [(1, 1)]
@@ -275,331 +246,12 @@ def test_flush_of_recovered_records_precedes_the_first_fetch(tmp_path: Path) -> 
         it.follow(partition)
         assert not [each for channel in it.channels for each in channel.asked]
         it.release()
-        await _until(lambda: any(each.asked for each in it.channels))
+        await until(lambda: any(each.asked for each in it.channels))
         assert partition.log.recovery_point == end
         (fetched,) = it.catch_up.partitions
         assert fetched.fetch_offset == end
 
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    for _ in range(100):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it does not happen")
-
-
-# --- truncation ---
-
-
-def test_f10_follower_truncates_before_it_fetches_again(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 3), (4, 4)])
-        partition.log.advance_high_watermark(5)
-        it.follow(partition)
-        it.catch_up.answer(diverging(0, 4, 6))
-        assert partition.log.is_truncating
-        assert it.catch_up.partitions == []
-        fetched = await _after_truncation(it)
-        assert partition.log.log_end_offset == 6
-        assert partition.log.high_watermark == 5
-        assert (fetched.fetch_offset, fetched.last_fetched_epoch) == (6, 4)
-
-    run_follower(tmp_path, test)
-
-
-def test_f10_follower_that_lacks_the_epoch_truncates_in_two_steps(tmp_path: Path) -> None:
-    """KIP-279. The logs are (2, 2, 4, 4, 4) and (2, 2, 2, 3, 3)."""
-
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 2), (4, 3)])
-        it.follow(partition)
-        it.catch_up.answer(diverging(0, 3, 5))
-        fetched = await _after_truncation(it)
-        assert (fetched.fetch_offset, fetched.last_fetched_epoch) == (2, 2)
-        # The leader's epoch 2 has one record more, so the follower does not diverge any longer.
-        data = bytes(_leader_log(2, [(2, 1), (3, 2)]))
-        it.catch_up.answer(records(0, data, high_watermark=5))
-        assert bytes_of(partition.log) == bytes(_leader_log(0, [(2, 3), (3, 2)]))
-        assert partition.log.epochs.entries() == [(2, 0), (3, 3)]
-
-    run_follower(tmp_path, test)
-
-
-async def _after_truncation(it: Follower) -> FetchPartition:
-    """Run the truncation, and return the partition that is fetched then."""
-    await _until(lambda: bool(it.executor.held))
-    it.release()
-    for _ in range(10):
-        await asyncio.sleep(0)
-    if it.catch_up.fetch.session_epoch == -1:
-        it.catch_up.answer(session_id=0)
-    (fetched,) = it.catch_up.partitions
-    return fetched
-
-
-def test_f10_partitions_of_a_response_are_truncated_together(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partitions = [it.partition(each) for each in range(4)]
-        for each in partitions:
-            append(each.log, [(2, 4)])
-        it.follow(*partitions)
-        it.catch_up.answer(*(diverging(each, 2, each) for each in range(1, 4)), nothing(0))
-        assert len(it.executor.held) == 1
-        it.release()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert [each.log.log_end_offset for each in partitions] == [4, 1, 2, 3]
-
-    run_follower(tmp_path, test)
-
-
-def test_truncation_of_a_partition_that_is_led_again_ends_before_it_leads(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 4)])
-        it.follow(partition)
-        it.catch_up.answer(diverging(0, 2, 1))
-        it.fetchers.unfollow([partition.topic_partition])
-        led_again: list[int] = []
-        partition.when_truncated(lambda: led_again.append(partition.log.log_end_offset))
-        it.release()
-        await _until(lambda: bool(led_again))
-        assert led_again == [1]
-
-    run_follower(tmp_path, test)
-
-
-def test_partition_of_a_new_epoch_is_fetched_when_the_truncation_has_ended(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 4)])
-        it.follow(partition)
-        it.catch_up.answer(diverging(0, 2, 1))
-        it.follow(partition, epoch=6, leader=3)
-        channels = [each for each in it.channels if each.address[0] == "broker-3"]
-        assert not [each for channel in channels for each in channel.asked]
-        it.release()
-        await _until(
-            lambda: any(each.asked for each in it.channels if each.address[0] == "broker-3")
-        )
-        (fetched,) = it.channel("catch-up", "broker-3").partitions
-        assert (fetched.current_leader_epoch, fetched.fetch_offset) == (6, 1)
-
-    run_follower(tmp_path, test)
-
-
-def test_divergence_that_cuts_nothing_backs_off(tmp_path: Path) -> None:
-    """A leader that contradicts itself is not asked again and again."""
-
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 4)])
-        it.follow(partition)
-        it.catch_up.answer(diverging(0, 2, 9))
-        assert not it.executor.held
-        assert it.catch_up.fetch.session_epoch == -1
-        it.catch_up.answer(session_id=0)
-        assert not it.catch_up.asked
-        it.timers.advance(SETTINGS.backoff_ms)
-        assert it.catch_up.partitions[0].fetch_offset == 4
-
-    run_follower(tmp_path, test)
-
-
-def test_divergence_without_an_epoch_backs_off(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 4)])
-        it.follow(partition)
-        it.catch_up.answer(diverging(0, 2, -1))
-        assert not partition.log.is_truncating
-        it.catch_up.answer(session_id=0)
-        it.timers.advance(SETTINGS.backoff_ms)
-        assert it.catch_up.partitions[0].fetch_offset == 4
-
-    run_follower(tmp_path, test)
-
-
-def test_io_error_of_a_truncation_stops_the_partition(tmp_path: Path) -> None:
-    files = FaultyFiles()
-
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 4)])
-        it.follow(partition)
-        it.catch_up.answer(diverging(0, 2, 1))
-        files.fail_fsync = OSError(errno.EIO, "I/O error")
-        it.release()
-        await _until(lambda: partition.error is ErrorCode.KAFKA_STORAGE_ERROR)
-
-    run_follower(tmp_path, test, files=files)
-
-
-def test_truncation_of_a_deleted_partition_does_not_resume_its_successor(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        deleted, other = it.partition(0), it.partition(9)
-        successor = Partition(deleted.topic_partition, TOPIC_ID, other.log)
-        for each in (deleted, successor):
-            append(each.log, [(2, 4)])
-            it.follow(each)
-            it.catch_up.answer(diverging(0, 2, 1))
-            it.catch_up.answer(session_id=0)  # of the session without partitions
-        first, second = it.executor.held
-        it.executor.held = [first]
-        it.release()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert successor.log.is_truncating
-        assert not it.catch_up.asked
-        it.executor.held = [second]
-        fetched = await _after_truncation(it)
-        assert fetched.fetch_offset == 1
-
-    run_follower(tmp_path, test)
-
-
-def test_full_disk_repeats_a_truncation_and_then_fails_the_partition(tmp_path: Path) -> None:
-    files = FaultyFiles()
-
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 4)])
-        it.follow(partition)
-        it.catch_up.answer(diverging(0, 2, 1))
-        files.space_left = 0
-        for attempt in range(TRUNCATION_ATTEMPTS_MAX):
-            assert partition.error is ErrorCode.NOT_LEADER_OR_FOLLOWER, attempt
-            await _until(lambda: bool(it.executor.held))
-            it.release()
-            for _ in range(5):
-                await asyncio.sleep(0)
-            it.timers.advance(SETTINGS.backoff_ms)
-        assert partition.error is ErrorCode.KAFKA_STORAGE_ERROR
-        files.space_left = None
-
-    run_follower(tmp_path, test, files=files)
-
-
-# --- out of range ---
-
-
-def test_f12_follower_below_the_leaders_start_begins_again_there(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 4)])
-        it.follow(partition)
-        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
-        await _look_up(it, {0: (10, 20)})
-        fetched = await _after_truncation(it)
-        assert (fetched.fetch_offset, fetched.last_fetched_epoch) == (10, -1)
-        assert partition.log.log_start_offset == 10
-        it.catch_up.answer(records(0, batches(10, 2), high_watermark=12, log_start=10))
-        assert partition.log.log_end_offset == 12
-
-    run_follower(tmp_path, test)
-
-
-async def _look_up(it: Follower, offsets: dict[int, tuple[int, int]]) -> None:
-    for asked in tuple(it.control.asked):
-        it.control.respond(list_offsets(asked.request, offsets), 10)
-
-
-def test_f12_follower_above_the_leaders_end_truncates_to_it(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 8)])
-        partition.log.advance_high_watermark(8)
-        it.follow(partition)
-        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
-        await _look_up(it, {0: (0, 3)})
-        fetched = await _after_truncation(it)
-        assert (fetched.fetch_offset, partition.log.high_watermark) == (3, 3)
-
-    run_follower(tmp_path, test)
-
-
-def test_f12_follower_in_the_leaders_range_backs_off(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 8)])
-        it.follow(partition)
-        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
-        await _look_up(it, {0: (0, 8)})
-        it.catch_up.answer(session_id=0)
-        assert not it.catch_up.asked
-        it.timers.advance(SETTINGS.backoff_ms)
-        assert it.catch_up.partitions[0].fetch_offset == 8
-        assert partition.log.log_end_offset == 8
-
-    run_follower(tmp_path, test)
-
-
-def test_lost_or_refused_lookup_is_repeated_after_a_backoff(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 8)])
-        it.follow(partition)
-        for attempt in range(2):
-            it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
-            if attempt:
-                it.control.lose()
-            else:
-                error = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                for asked in tuple(it.control.asked):
-                    it.control.respond(list_offsets(asked.request, {0: (0, 3)}, error), 10)
-            it.catch_up.answer(session_id=0)
-            assert not it.catch_up.asked
-            it.timers.advance(SETTINGS.backoff_ms)
-            assert it.catch_up.partitions[0].fetch_offset == 8
-
-    run_follower(tmp_path, test)
-
-
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_late_lookup_of_an_earlier_epoch_changes_nothing(tmp_path: Path, is_lost: bool) -> None:
-    async def test(it: Follower) -> None:
-        partition, other = it.partition(0), it.partition(1)
-        append(partition.log, [(2, 8)])
-        it.follow(partition, other)
-        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE), nothing(1))
-        it.follow(partition, epoch=6)
-        if is_lost:
-            it.control.lose()
-        else:
-            await _look_up(it, {0: (0, 3)})
-        assert not partition.log.is_truncating
-        assert partition.log.log_end_offset == 8
-        it.catch_up.answer(session_id=0)  # of the session without partitions
-        (fetched,) = it.catch_up.partitions
-        assert fetched.current_leader_epoch == 6
-        it.timers.advance(SETTINGS.backoff_ms)
-        it.catch_up.answer(nothing(0, high_watermark=9))
-        assert it.catch_up.partitions == [], "the earlier epoch is not fetched"
-
-    run_follower(tmp_path, test)
-
-
-def test_lookup_goes_to_the_leaders_new_address(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        append(partition.log, [(2, 8)])
-        it.follow(partition)
-        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
-        old = it.control
-        old.lose()
-        it.brokers[LEADER] = registration(9)
-        it.catch_up.answer(session_id=0)
-        it.timers.advance(SETTINGS.backoff_ms)
-        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
-        assert old.closed
-        assert it.channel("control", "broker-9").asked
-
-    run_follower(tmp_path, test)
 
 
 # --- late and invalid responses ---
@@ -882,9 +534,9 @@ def test_failed_flush_stops_the_partition(tmp_path: Path) -> None:
         it.follow_in_sync(partition)
         it.in_sync.answer(records(0, batches(0, 1)))
         files.fail_fsync = OSError(errno.EIO, "I/O error")
-        await _until(lambda: bool(it.executor.held))
+        await until(lambda: bool(it.executor.held))
         _release_with_errors(it)
-        await _until(lambda: partition.error is ErrorCode.KAFKA_STORAGE_ERROR)
+        await until(lambda: partition.error is ErrorCode.KAFKA_STORAGE_ERROR)
 
     run_follower(tmp_path, test, files=files, config=LogConfig(flush_messages=1))
 
@@ -911,7 +563,7 @@ def test_large_response_is_applied_in_slices(
         it.follow_in_sync(partition)
         data = batches(0, 5_500)
         it.in_sync.answer(records(0, data, high_watermark=5_500))
-        await _until(lambda: bool(it.in_sync.asked))
+        await until(lambda: bool(it.in_sync.asked))
         assert bytes_of(partition.log) == data
         assert partition.log.high_watermark == 5_500
         assert len(slices) >= 2
@@ -973,10 +625,10 @@ def test_many_partitions_of_a_response_are_visited_in_slices(
     async def test(it: Follower) -> None:
         partitions = [it.partition(number) for number in range(250)]
         it.follow_in_sync(*partitions)
-        await _until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
         slices.clear()
         it.in_sync.answer(*(nothing(number, high_watermark=0) for number in range(250)))
-        await _until(lambda: bool(it.in_sync.asked))
+        await until(lambda: bool(it.in_sync.asked))
         assert len(slices) == 1
 
     run_follower(tmp_path, test)
@@ -1019,7 +671,7 @@ def test_diverging_partition_that_is_unfollowed_between_two_slices_is_not_trunca
         it.follow(diverged, other)
         it.catch_up.answer(diverging(0, 2, 1), records(1, batches(0, 3_500)))
         it.fetchers.unfollow([diverged.topic_partition])
-        await _until(lambda: other.log.log_end_offset == 3_500)
+        await until(lambda: other.log.log_end_offset == 3_500)
         assert not diverged.log.is_truncating
         assert diverged.log.log_end_offset == 4
 
@@ -1032,7 +684,7 @@ def test_large_batch_is_appended_whole(tmp_path: Path) -> None:
         it.follow_in_sync(partition)
         data = batches(0, 2, value=os.urandom(replica_fetcher.RUN_BYTES_MAX + 1))
         it.in_sync.answer(records(0, data))
-        await _until(lambda: bool(it.in_sync.asked))
+        await until(lambda: bool(it.in_sync.asked))
         assert bytes_of(partition.log) == data
 
     run_follower(tmp_path, test, config=LogConfig(max_message_bytes=10**8))
