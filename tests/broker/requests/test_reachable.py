@@ -73,7 +73,7 @@ OK, NO_LISTENER, NOT_AVAILABLE = (
 
 def arguments(version: int, image: MetadataImage = IMAGE, listener: str = "OUTSIDE") -> Any:
     services: Any = SimpleNamespace(
-        config=BrokerConfig({"node.id": "1"}), image=lambda: image, cluster=None
+        config=BrokerConfig({"node.id": "1"}), node_id=1, image=lambda: image, cluster=None
     )
     session = SimpleNamespace(local_address=("me", 9001), listener_name=listener)
     context: Any = SimpleNamespace(session=session, api_version=version)
