@@ -566,3 +566,26 @@ def test_high_watermark_is_below_the_end_of_every_member(
         high_watermark = state.high_watermark
         assert set(state.isr) <= set(state.maximal_isr) <= set(ALL)
         assert LEADER in state.isr
+
+
+def test_i1_session_of_a_follower_shows_nothing_before_its_first_visit() -> None:
+    """The position of the follower in this leader epoch is not known then."""
+    leader = Leader((LEADER, A), log_end=5)
+    (follower,) = [each for each in leader.state.followers if each.broker_id == B]
+    leader.state.follower_was_idle(B, leader.now_ms)
+    before = follower.last_caught_up_ms
+    leader.now_ms += 10
+    leader.append(6)
+    leader.fetch(B, 5)
+    assert follower.last_caught_up_ms == before
+
+
+def test_i1_follower_with_all_records_is_caught_up_at_each_fetch_of_its_session() -> None:
+    leader = Leader((LEADER, A), log_end=5)
+    (follower,) = [each for each in leader.state.followers if each.broker_id == A]
+    leader.fetch(A, 5)
+    leader.now_ms += LAG_MS
+    leader.state.follower_was_idle(A, leader.now_ms)
+    assert follower.last_caught_up_ms == follower.last_fetch_ms == leader.now_ms
+    leader.state.follower_was_idle(A, leader.now_ms - 1)
+    assert follower.last_fetch_ms == leader.now_ms
