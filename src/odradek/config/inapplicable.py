@@ -21,7 +21,10 @@ _NO_REFRESH = "regular expressions are resolved at the first heartbeat after a c
 _STREAMS = "streams groups are not served"
 _TWO_PHASE = "transactions cannot be prepared from outside (KIP-939)"
 _THREADS = "one event loop serves requests, without a pool of this kind"
-_REPLICATION = "a single node has no followers"
+_FETCHERS = "a follower has three connections to each leader"
+_FETCH_FROM_LEADER = "consumers fetch from leaders"
+_RECEIVE_BUFFERS = "the operating system tunes the receive buffers of followers"
+_RELEASES = "brokers agree on versions by ApiVersions and features"
 _NO_MOVES = "replicas are not moved between log directories"
 _METRICS = "Kafka's metrics reporters are Java classes"
 _PLUGIN = "is the name of a Java class"
@@ -46,7 +49,6 @@ _FAMILIES: dict[str, str] = {
     "group.share.": _SHARE,
     "group.streams.": _STREAMS,
     "group.coordinator.": _INTERNAL,
-    "replica.": _REPLICATION,
     "replication.quota.": _QUOTAS,
     "quota.": _OLD,
     "alter.log.dirs.replication.quota.": _NO_MOVES,
@@ -70,9 +72,11 @@ _SINGLE: dict[str, str] = {
     "connection.failed.authentication.delay.ms": _AUTH,
     "connections.max.reauth.ms": _AUTH,
     "max.connection.creation.rate": _QUOTAS,
-    "num.replica.fetchers": _REPLICATION,
+    "num.replica.fetchers": _FETCHERS,
+    "replica.selector.class": _FETCH_FROM_LEADER,
+    "replica.socket.receive.buffer.bytes": _RECEIVE_BUFFERS,
     "num.replica.alter.log.dirs.threads": _NO_MOVES,
-    "inter.broker.protocol.version": _REPLICATION,
+    "inter.broker.protocol.version": _RELEASES,
     "background.threads": _THREADS,
     "num.io.threads": _THREADS,
     "num.network.threads": _THREADS,
