@@ -270,7 +270,7 @@ class FetchPlanMachine(RuleBasedStateMachine):
             assert replica in self.replicas.values(), "a stopped replica is fetched"
 
     def teardown(self) -> None:
-        """Whatever happened before, all replicas are fetched and in sync at the end."""
+        """After any events, all replicas are fetched and in sync at the end."""
         if not hasattr(self, "plan"):
             return
         for replica in self.replicas.values():
