@@ -178,19 +178,27 @@ class Simulation:
         self.ensemble.on_commit = self.cluster.written
         self.topics: Sequence[PlannedTopic] = CLUSTER_TOPICS if self.is_cluster else SINGLE_TOPICS
         self.replicas_max = min(replicas_max, brokers)
-        self.keys = [
-            Key(
-                number, topic.name, partition, topic.durable, min(topic.replicas, self.replicas_max)
-            )
-            for number, (topic, partition) in enumerate(
-                (topic, partition) for topic in self.topics for partition in range(topic.partitions)
-            )
-        ]
+        self.keys = self._keys()
         self.safe_keys = [
             key for key in self.keys if key.durable or not (self.power_cuts or self.is_cluster)
         ]
         self.admin = SimulatedAdmin(self, "admin")
-        self.clients: list[Client] = [
+        self.clients = self._clients()
+        self.nemesis = Nemesis(self)
+        self._errors = _Errors()
+
+    def _keys(self) -> list[Key]:
+        """Return the partitions of the topics, with the numbers that the history has for them."""
+        partitions = [
+            (topic, number) for topic in self.topics for number in range(topic.partitions)
+        ]
+        return [
+            Key(at, topic.name, number, topic.durable, min(topic.replicas, self.replicas_max))
+            for at, (topic, number) in enumerate(partitions)
+        ]
+
+    def _clients(self) -> list[Client]:
+        return [
             SimulatedProducer(self, "producer-1", idempotent=True),
             SimulatedProducer(self, "producer-2", idempotent=True),
             SimulatedProducer(self, "plain", idempotent=False),
@@ -199,8 +207,6 @@ class Simulation:
             SimulatedConsumer(self, "consumer-2", committed=False),
             self.admin,
         ]
-        self.nemesis = Nemesis(self)
-        self._errors = _Errors()
 
     def _transactors(self) -> list[Client]:
         """Return the transactional producers. In a cluster there are none.
