@@ -83,6 +83,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._scheduler = scheduler
         self._rng = scheduler.stream(f"loop {name}")
         self._queue: deque[asyncio.Handle] = deque()
+        # Code that unwinds after a kill may create tasks, which must stay referenced as well.
+        self._late: list[asyncio.Handle] = []
         self._step_event: Event | None = None
 
     def __repr__(self) -> str:
@@ -148,6 +150,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _enqueue(self, handle: asyncio.Handle) -> None:
         if self.stopped:
+            self._late.append(handle)
             return
         self._queue.append(handle)
         if self._step_event is None and not self.paused:

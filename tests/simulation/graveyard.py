@@ -35,8 +35,12 @@ class Graveyard:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # coroutines that were never awaited
-                for _, tasks, *_ in self._kept:
-                    result_tasks._tasks.difference_update(tasks)
+                dead = [
+                    task
+                    for task in result_tasks._tasks
+                    if isinstance(task.get_loop(), SimulatedLoop)
+                ]
+                result_tasks._tasks.difference_update(dead)
                 self._kept.clear()
                 scheduler.clear()
                 gc.collect()
