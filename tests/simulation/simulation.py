@@ -101,6 +101,10 @@ class _Errors(logging.Handler):
             self.lines.append(f"{record.name}: {record.getMessage()}: {error!r}")
         elif "continues without this checkpoint" in record.msg:
             self.lines.append(record.getMessage())
+        # Other handlers keep the record. It must not keep the objects of a dead process.
+        record.msg, record.args = record.getMessage(), ()
+        if record.exc_info:
+            record.exc_text, record.exc_info = repr(error), None
 
 
 def _is_known(error: BaseException) -> bool:
