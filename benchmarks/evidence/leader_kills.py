@@ -82,7 +82,7 @@ def summary(record: Record) -> str:
 
 
 def _found(values: Values) -> str:
-    """What speaks against a run: its anomalies, or what it does not show."""
+    """Return the anomalies of a run, and the proofs that it lacks."""
     found = [f"{kind} {number}" for kind, number in values["anomalies"].items()]
     found += [
         f"no {client} succeeded" for client in CLIENTS if not values["acknowledged"].get(client)

@@ -331,6 +331,8 @@ def test_a_start_continues_after_a_fault_of_its_session(
         else:
             cluster.stores[1].lose_next_response()
         await starting
+        # The fault may have ended a term of the controller. It contends again.
+        await cluster.until(lambda: cluster.member(1).is_controller)
         await cluster.create_topic("t", 1)
         cluster.close_channels()
         await cluster.stop()

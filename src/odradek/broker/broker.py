@@ -271,7 +271,7 @@ class BrokerServer:
         files = self._environment.files
         marked: list[str] = []
         for path in self.config.log_dirs():
-            with contextlib.suppress(OSError):  # a new one, or one that goes offline
+            with contextlib.suppress(OSError):  # a new directory, or a failing one
                 marked += [path] if MARK_FILE in files.listdir(path) else []
         if marked:
             from odradek.broker.cluster_identity import read_mark, single_broker_refusal

@@ -43,7 +43,7 @@ class ClusterMark(NamedTuple):
 
 
 class DirectoryIdentity(NamedTuple):
-    """What the log directories of a broker say.
+    """The contents of the log directories that decide how a broker joins a cluster.
 
     Attributes:
         cluster_id: The id in ``meta.properties``. None: the directories are new.
@@ -78,7 +78,7 @@ def admission(
     """Return how a broker joins the cluster of a store.
 
     Args:
-        directories: What its log directories say.
+        directories: The contents of its log directories.
         store_cluster_id: The id of the cluster in the store. None: the store is empty.
         chroot: The path of the store's root.
 

@@ -225,7 +225,7 @@ class ClusterMember(ClusterMembership):
         """Begin the session, and join the cluster of the store, or begin one in an empty store.
 
         Args:
-            directories: What the log directories say.
+            directories: The contents of the log directories.
             single_store: Returns the store of a single broker in the log directories, which is not
                 open. Its metadata moves into an empty store.
 

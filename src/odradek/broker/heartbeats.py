@@ -60,7 +60,7 @@ class Sender(NamedTuple):
 
 @dataclass(slots=True)
 class Reports:
-    """What the controller does not know yet. Pure.
+    """Reports that the controller has not received yet. Pure.
 
     Attributes:
         wants_shutdown: The broker waits for the permission to shut down.

@@ -45,7 +45,7 @@ CHECKS_PER_TIMEOUT = 10
 
 
 class Standing(Enum):
-    """What a broker may lead."""
+    """The partitions that a broker may lead."""
 
     MEMBER = "member"
     """All its partitions."""
@@ -56,7 +56,7 @@ class Standing(Enum):
 
 
 class Heard(NamedTuple):
-    """What a broker has heard of its cluster. Times are monotonic.
+    """Signs of life of a broker's cluster. Times are monotonic.
 
     Attributes:
         image_epoch: The epoch of this broker's registration in its image. -1: it has none.
