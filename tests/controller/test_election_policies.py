@@ -131,13 +131,32 @@ def test_e4_minimum_of_one_broker_is_removed_at_a_take_over() -> None:
         ("1", "2", ErrorCode.INVALID_CONFIG),
         ("", None, ErrorCode.INVALID_CONFIG),
         ("", "2", ErrorCode.NONE),
-        ("1", None, ErrorCode.NONE),
+        ("1", None, ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_e4_brokers_have_one_minimum(name: str, value: str | None, error: ErrorCode) -> None:
     with running() as world:
         assert _alter(world, ResourceType.BROKER, name, value) is error
         assert "1" not in world.controller().image.broker_configs
+
+
+def test_e4_other_configs_of_a_broker_may_change() -> None:
+    with running() as world:
+        op = ConfigOp("log.cleaner.threads", OpType.SET, "2")
+        change = ConfigChange(ResourceType.BROKER, "1", (op,))
+        assert world.run(world.controller().alter_configs([change])) == [None]
+
+
+def test_e4_partition_below_a_lowered_minimum_keeps_its_elr() -> None:
+    """Its high watermark stands still with either minimum. Kafka clears the ELR."""
+    with running(configs={MIN_ISR: "3"}) as world:
+        _create(world, count=1)
+        _shrink(world)
+        elr = _partition(world).elr
+        assert _alter(world, ResourceType.TOPIC, "a", "2") is ErrorCode.NONE
+        assert _partition(world).elr == elr
+        assert _alter(world, ResourceType.TOPIC, "a", "3") is ErrorCode.NONE
+        assert _partition(world).elr == elr
 
 
 def test_e4_minimum_of_all_brokers_is_kept_when_all_configs_are_replaced() -> None:

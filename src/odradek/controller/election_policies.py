@@ -5,12 +5,15 @@ does not advance the high watermark then (rule R5). Both therefore need the same
 metadata offset (rule E4). Three rules follow, which are Kafka's with eligible leader replicas:
 
 * The minimum of a cluster is in its metadata: the default of all brokers, and the topics' own. A
-  new cluster takes the default from the configs of its first controller. A broker has no minimum of
-  its own (``ConfigurationControlManager.maybeGenerateElrSafetyRecords``).
+  cluster without a default takes the one from the file of its controller. A broker has no minimum
+  of its own: an existing one is removed (``maybeGenerateElrSafetyRecords`` of Kafka's
+  ``ConfigurationControlManager``), and a change or removal of one is refused.
 * The controller reads the minimum from the image that it changes, not from the configs of its
   broker, which follow later.
 * A change that lowers a minimum clears the ELR of the partitions that reach it in the same write.
-  A leader with the lower minimum commits records that a member of the ELR lacks.
+  A leader with the lower minimum commits records that a member of the ELR lacks. Kafka clears the
+  ELR of all partitions of the topic, also when the minimum rises (``ClearElrRecord``). A partition
+  that stays below its minimum keeps it here, because its high watermark still stands still.
 """
 
 from __future__ import annotations
@@ -92,18 +95,23 @@ def _policy(config: BrokerConfig, overrides: Overrides) -> ElectionPolicy:
 
 
 def check_min_isr(change: ConfigChange, before: Overrides, after: Overrides) -> None:
-    """Refuse a change of the brokers' minimum that is not one of all brokers.
+    """Refuse to change a broker's own minimum, and to remove the minimum of all brokers.
+
+    An operation that changes nothing is refused as well, as in Kafka.
 
     Raises:
         KafkaError: INVALID_CONFIG.
     """
     if change.type is not ResourceType.BROKER:
         return
+    is_named = any(op.name == MIN_ISR for op in change.ops)
+    if not is_named and before.get(MIN_ISR) == after.get(MIN_ISR):
+        return
     if change.name == ALL_BROKERS:
-        if MIN_ISR in before and MIN_ISR not in after:
+        if MIN_ISR not in after:
             text = f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
             raise KafkaError(ErrorCode.INVALID_CONFIG, text)
-    elif MIN_ISR in after and before.get(MIN_ISR) != after[MIN_ISR]:
+    else:
         text = f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
