@@ -5,8 +5,9 @@ and in order, or the connection breaks: no frame is ever lost in a live connecti
 file (sendfile) is part of a stream as a reference. Its bytes are read when they are delivered.
 
 Faults act between two hosts. `block` holds back the bytes of one direction until `heal`, as a
-network does that drops packets. `break_connections` resets connections. A host that refuses
-connections, or that is switched off, is a fault of the host.
+network does that drops packets. It can be limited to the connections of one API. `slow` delays the
+bytes of one direction. `break_connections` resets connections. A host that refuses connections, or
+that is switched off, is a fault of the host.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from odradek.environment.network import ListenOptions, UnknownHostError
+from odradek.protocol.api_keys import ApiKey
 from tests.simulation.disk import Inode
 from tests.simulation.event_loop import SimulatedLoop
 from tests.simulation.scheduler import MILLISECOND, SECOND, Event, Scheduler
@@ -34,6 +36,10 @@ STREAM_BYTES_MIN, STREAM_BYTES_MAX = 2_000, 200_000
 """Capacity of a stream: the socket buffers of both ends."""
 LOST_HOST_US_MAX = 3 * SECOND
 """Time until a host notices that the other end of a connection is switched off."""
+REQUEST_HEAD_BYTES = 6
+"""Size and API key at the start of a request."""
+ALL_APIS = -2
+_FIRST_API_KEYS = (-1, ApiKey.API_VERSIONS)
 MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _FIRST_PORT = 40_000
 
@@ -41,7 +47,16 @@ _FIRST_PORT = 40_000
 class Stream:
     """The bytes of one direction of a connection: sent, and not delivered yet."""
 
-    __slots__ = ("_chunks", "_network", "_receiver", "_sender", "capacity", "event", "size")
+    __slots__ = (
+        "_chunks",
+        "_network",
+        "_receiver",
+        "_request_left",
+        "_sender",
+        "capacity",
+        "event",
+        "size",
+    )
 
     def __init__(self, network: SimulatedNetwork, sender: End, receiver: End) -> None:
         self._network = network
@@ -51,6 +66,7 @@ class Stream:
         self.size = 0
         self.capacity = network.rng.randrange(STREAM_BYTES_MIN, STREAM_BYTES_MAX)
         self.event: Event | None = None
+        self._request_left = 0
 
     @property
     def room(self) -> int:
@@ -67,8 +83,18 @@ class Stream:
         """Take a part of the bytes. Return how many."""
         count = self._accepted(len(data))
         if count:
+            if self._sender.api_key in _FIRST_API_KEYS and self._sender.is_client:
+                self._note_request(data, count)
             self._append(bytes(data[:count]), count)
         return count
+
+    def _note_request(self, data: bytes | bytearray | memoryview, count: int) -> None:
+        """Take the API of a connection from the header of its first request after ApiVersions."""
+        if not self._request_left and count >= REQUEST_HEAD_BYTES:
+            self._request_left = 4 + int.from_bytes(data[:4], "big")
+            key = int.from_bytes(data[4:6], "big")
+            self._sender.api_key = self._sender.peer.api_key = key
+        self._request_left = max(self._request_left - count, 0)
 
     def send_region(self, inode: Inode, position: int, length: int) -> int:
         """Take a reference to a range of a file. Return how many bytes of it."""
@@ -87,14 +113,18 @@ class Stream:
         """Schedule the delivery of the bytes that wait, unless the direction is blocked."""
         network = self._network
         if self.event is None and (self.size or self._sender.ended):
-            if network.is_blocked(self._sender.host, self._receiver.host):
+            if network.is_blocked(self._sender.host, self._receiver.host, self._sender):
                 return
-            self.event = network.scheduler.after(network.latency_us(), self._deliver)
+            delay_us = network.latency_us()
+            if network.slow:
+                delay_us += network.slow.get((self._sender.host, self._receiver.host), 0)
+            self.event = network.scheduler.after(delay_us, self._deliver)
 
     def _deliver(self) -> None:
         self.event = None
         network = self._network
-        if self._receiver.lost or network.is_blocked(self._sender.host, self._receiver.host):
+        sender, receiver = self._sender, self._receiver
+        if receiver.lost or network.is_blocked(sender.host, receiver.host, sender):
             return
         rng = network.rng
         count = self.size
@@ -151,6 +181,8 @@ class End:
         received: The bytes that have arrived and were not read.
         ended: This end sends nothing further (FIN).
         lost: The connection has ended for this end.
+        is_client: This end has opened the connection.
+        api_key: The API of the first request after ApiVersions. -1 before the first request.
     """
 
     family = socket.AF_UNIX  # not TCP: the broker sets no TCP options
@@ -164,6 +196,8 @@ class End:
         self.ended = False
         self.lost = False
         self.peer_ended = False
+        self.is_client = False
+        self.api_key = -1
         self.peer: End = self
         self.out: Stream
         self.transport: SimulatedTransport | None = None
@@ -231,7 +265,7 @@ class End:
             return
         self._end()
         network, peer = self.network, self.peer
-        if not peer.lost and not network.is_blocked(self.host, peer.host):
+        if not peer.lost and not network.is_blocked(self.host, peer.host, self):
             network.scheduler.after(network.latency_us(), peer.broken)
         elif not peer.lost:
             delay_us = network.rng.randrange(LOST_HOST_US_MAX)
@@ -456,7 +490,9 @@ class SimulatedNetwork:
         self.refusing: set[str] = set()
         self.off: set[str] = set()
         """Hosts without power: packets to them vanish."""
-        self._blocked: set[tuple[str, str]] = set()
+        self.slow: dict[tuple[str, str], int] = {}
+        """Microseconds that each delivery from one host to another is late."""
+        self._blocked: set[tuple[str, str, int]] = set()
         self._ends: dict[int, End] = {}
         self._next_number = 10_000
         self._next_port = _FIRST_PORT
@@ -496,26 +532,41 @@ class SimulatedNetwork:
         near = End(self, f"{source}:{port}>", source, (source, port))
         far = End(self, f"{source}:{port}<", host, listener.address)
         near.peer, far.peer = far, near
+        near.is_client = True
         near.out, far.out = Stream(self, near, far), Stream(self, far, near)
         listener.arrived(far)
         return near, far
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def is_blocked(self, source: str, target: str) -> bool:
-        return (source, target) in self._blocked or target in self.off or source in self.off
+    def is_blocked(self, source: str, target: str, sender: End | None = None) -> bool:
+        """Return whether bytes are held back, for the connection of `sender` or for a new one."""
+        blocked = self._blocked
+        if blocked and (
+            (source, target, ALL_APIS) in blocked
+            or (sender is not None and (source, target, sender.api_key) in blocked)
+        ):
+            return True
+        return target in self.off or source in self.off
 
-    def block(self, source: str, target: str) -> None:
-        """Hold back all bytes from one host to another until `heal`."""
-        self._blocked.add((source, target))
+    def block(self, source: str, target: str, api_key: int = ALL_APIS) -> None:
+        """Hold back the bytes from one host to another until `heal`.
 
-    def heal(self, source: str | None = None, target: str | None = None) -> None:
+        Args:
+            api_key: Only connections of this API. Default: all, and no connection can be opened.
+        """
+        self._blocked.add((source, target, api_key))
+
+    def heal(
+        self, source: str | None = None, target: str | None = None, api_key: int = ALL_APIS
+    ) -> None:
         """End one block, or all. The bytes that were held back are sent again."""
         if source is None:
             self._blocked.clear()
+            self.slow.clear()
         else:
             assert target is not None
-            self._blocked.discard((source, target))
+            self._blocked.discard((source, target, api_key))
         for end in list(self._ends.values()):
             end.out.schedule()
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.environment.network import ListenOptions, Network
+from odradek.protocol.api_keys import ApiKey
 from tests.simulation.disk import Inode
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.network import HostNetwork, SimulatedNetwork
@@ -175,6 +176,41 @@ def test_one_direction_is_blocked_until_it_heals() -> None:
     hosts.network.heal("server", "client")
     hosts.wait()
     assert near.data == b"response"
+
+
+def test_only_the_connections_of_one_api_are_blocked() -> None:
+    hosts = Hosts()
+    pairs = [hosts.connect()[:2] for _ in range(2)]
+    for (near, _), api in zip(pairs, (ApiKey.FETCH, ApiKey.METADATA), strict=True):
+        near.transport.write(_request(ApiKey.API_VERSIONS))
+        near.transport.write(_request(api))
+    hosts.network.block("server", "client", ApiKey.FETCH)
+    for _, far in pairs:
+        far.transport.write(b"response")
+    hosts.wait(5)
+    assert [bytes(near.data) for near, _ in pairs] == [b"", b"response"]
+    hosts.network.heal("server", "client", ApiKey.FETCH)
+    hosts.wait()
+    assert [bytes(near.data) for near, _ in pairs] == [b"response", b"response"]
+
+
+def _request(api: ApiKey) -> bytes:
+    body = api.to_bytes(2, "big") + bytes(20)
+    return len(body).to_bytes(4, "big") + body
+
+
+def test_a_slow_direction_is_late_and_in_order() -> None:
+    hosts = Hosts()
+    near, far, _ = hosts.connect()
+    hosts.network.slow["server", "client"] = SECOND
+    far.transport.write(b"first ")
+    hosts.wait(0.5)
+    far.transport.write(b"second")
+    near.transport.write(b"request")
+    hosts.wait(0.4)
+    assert (near.data, far.data) == (b"", b"request")
+    hosts.wait(3)
+    assert near.data == b"first second"
 
 
 def test_a_connection_waits_for_a_blocked_network() -> None:
