@@ -513,6 +513,27 @@ def test_request_waits_until_the_new_leaders_have_applied_it() -> None:
         assert world.clock.monotonic_ms() - begin >= 3_999
 
 
+def test_request_waits_until_the_broker_of_the_controller_has_applied_it() -> None:
+    """The client reads its own change from the broker that has executed it."""
+    with running() as world:
+        active = world.active()
+        assert active is not None
+        for value in ("1", "2"):
+            op = ConfigOp("min.insync.replicas", OpType.SET, value)
+            change = ConfigChange(ResourceType.BROKER, "", (op,))
+            assert world.run(active.controller.alter_configs([change])) == [None]
+            assert active.image.offset == active.controller.image.offset
+        active.polls = False
+        world.advance(1)
+        begin = world.clock.monotonic_ms()
+        world.run(active.controller.alter_configs([change], validate_only=True))
+        assert world.clock.monotonic_ms() == begin
+        op = ConfigOp("min.insync.replicas", OpType.SET, "1")
+        change = ConfigChange(ResourceType.BROKER, "", (op,))
+        world.run(active.controller.alter_configs([change]))
+        assert world.clock.monotonic_ms() - begin >= 4_999
+
+
 # --- requests of brokers ---
 
 

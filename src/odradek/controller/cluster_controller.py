@@ -10,8 +10,9 @@ The controller ends its term when the session is suspended or lost, when a write
 no known outcome, or when ``/controller`` belongs to another session. Requests then get
 NOT_CONTROLLER. The next term, on this or another broker, begins with the contents of the store.
 
-The response to a request waits until the leaders that the change elects have applied it. They
-report their metadata offset with each poll of the feed.
+The response to a request of an administrator waits until this broker and the leaders that the
+change elects have applied it. Each broker reports its metadata offset with each poll of the feed,
+and the broker of the controller polls like any other.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class ControllerSettings:
     Attributes:
         session_timeout_ms: ``broker.session.timeout.ms``: time without a poll of the feed after
             which a broker is fenced.
-        apply_timeout_ms: Limit of the wait until the leaders have applied a change.
+        apply_timeout_ms: Limit of the wait until this broker and the leaders have applied a change.
         retry_ms: Delay before a take-over that has failed is tried again.
         balances_leaders: ``auto.leader.rebalance.enable``.
         imbalance_percentage: ``leader.imbalance.per.broker.percentage`` of Kafka before 4.0.
@@ -776,7 +777,7 @@ class ClusterController:
         planning: Callable[[ControllerTerm], plans.Planning[R]],
         validate_only: bool = False,
     ) -> R:
-        """Plan, commit, and wait until the leaders that the change elects have applied it."""
+        """Plan, commit, and wait until this broker and the leaders it elects have applied it."""
 
         async def run(term: ControllerTerm) -> tuple[ControllerTerm, R, Committed | None]:
             plan = await in_slices(planning(term))
@@ -786,10 +787,10 @@ class ClusterController:
             return term, plan.result, await term.commit(records)
 
         term, result, committed = await self._request(run)
-        if committed is not None and committed.leaders and not term.has_ended:
+        if committed is not None and not term.has_ended:
             await self._waits.wait(
                 committed.offset,
-                committed.leaders,
+                {self._node_id, *committed.leaders},
                 term.registry.applied_offsets(),
                 self._settings.apply_timeout_ms,
             )
