@@ -553,7 +553,7 @@ def _isr_request(world: World, node: Node, number: int, *isr: BrokerId) -> Alter
     )
 
 
-def test_alter_partition_changes_the_isr_once() -> None:
+def test_hazard_4_isr_is_written_by_the_controller_once() -> None:
     with running() as world:
         _create(world)
         leader = world.nodes[_partition(world).leader]

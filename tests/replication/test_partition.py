@@ -214,7 +214,7 @@ def test_reader_with_another_leader_epoch_is_refused(epoch: int, code: ErrorCode
     partition.read(0, 1, True, CONSUMER, -1)
 
 
-def test_readers_see_only_committed_records() -> None:
+def test_r7_readers_see_only_committed_records() -> None:
     log = ListLog()
     partition = partition_of(log)
     partition.append(BATCH, 1, 0)
@@ -222,6 +222,16 @@ def test_readers_see_only_committed_records() -> None:
     partition.read(0, 77, True, CONSUMER)
     partition.read(0, 77, True, FetchIsolation.LOG_END)
     assert log.reads == [(0, 77, 1, True), (0, 77, 9, True)]
+
+
+def test_f2_reader_of_an_unknown_epoch_diverges_at_every_offset() -> None:
+    """Its records of that epoch are not in this log, whatever offsets they have."""
+    log = ListLog()
+    log.log_end_offset = 20
+    partition = partition_of(log)
+    log.epochs = [(2, 0), (4, 10)]
+    for offset in (1, 9, 10, 15):
+        assert diverging(partition, offset, 3) == (2, 10)
 
 
 def test_diverging_reader_gets_the_end_of_its_epoch() -> None:

@@ -183,6 +183,17 @@ def test_r4_one_proposal_is_in_flight() -> None:
     assert leader.state.maybe_shrink_isr(leader.now_ms) is NO_EFFECTS
 
 
+def test_r4_no_member_is_removed_while_an_expansion_is_in_flight() -> None:
+    leader, proposal = expanding((LEADER, A))
+    leader.append(9)
+    leader.now_ms += 10 * LAG_MS
+    assert leader.state.maybe_shrink_isr(leader.now_ms) is NO_EFFECTS
+    assert leader.state.pending is proposal
+    leader.commit(proposal)
+    later = leader.state.maybe_shrink_isr(leader.now_ms).proposal
+    assert later == IsrProposal(5, 11, ((LEADER, -1),), expands=False)
+
+
 def test_r5_high_watermark_is_the_lowest_end_of_the_isr() -> None:
     leader = Leader()
     assert leader.append(10) is NO_EFFECTS
@@ -297,6 +308,18 @@ def test_i1_follower_at_the_log_end_is_in_sync_for_ever() -> None:
     assert leader.state.maybe_shrink_isr(leader.now_ms + 100 * LAG_MS) is NO_EFFECTS
 
 
+def test_i1_follower_that_fetches_and_never_catches_up_leaves_the_isr() -> None:
+    leader = Leader()
+    for end in range(10, 60, 10):
+        leader.append(end)
+        leader.fetch(A, end // 10)
+        leader.fetch(B, end)
+        assert leader.state.maybe_shrink_isr(leader.now_ms) is NO_EFFECTS
+        leader.now_ms += LAG_MS // 4
+    proposal = leader.state.maybe_shrink_isr(leader.now_ms).proposal
+    assert proposal == IsrProposal(5, 10, ((LEADER, -1), (B, EPOCH)), expands=False)
+
+
 def test_i1_all_followers_out_of_sync_are_removed_in_one_proposal() -> None:
     leader = Leader()
     leader.append(5)
@@ -327,6 +350,16 @@ def test_i2_fenced_or_stopping_follower_does_not_join(change: str) -> None:
     assert leader.fetch(B, 0).proposal is None
     leader.change_broker(B, **{change: False})
     assert leader.fetch(B, 0).proposal is not None
+
+
+def test_i2_former_process_of_a_follower_does_not_hold_the_high_watermark() -> None:
+    leader = Leader((LEADER,), min_isr=1)
+    proposal = leader.fetch(A, 0).proposal
+    assert proposal is not None
+    leader.fail(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    assert leader.append(3) is NO_EFFECTS  # it is about to join
+    leader.change_broker(A, epoch=EPOCH + 1)
+    assert leader.append(4).high_watermark == 4
 
 
 @pytest.mark.parametrize("epoch", [EPOCH - 1, EPOCH + 1, -1, 1 << 62])

@@ -70,20 +70,20 @@ def test_every_version_appends_and_returns_the_offset(
     assert stored(client) == [b"a", b"b"] * 2
 
 
-def test_acks_zero_has_no_response(broker: Broker, client: WireClient) -> None:
+def test_r1_acks_zero_has_no_response(broker: Broker, client: WireClient) -> None:
     broker.create_topic("t")
     client.send(produce(acks=0), 9)
     assert partition_response(client.call(produce(), 9)).base_offset == 1
 
 
-def test_error_with_acks_zero_closes_the_connection(broker: Broker, client: WireClient) -> None:
+def test_r1_error_with_acks_zero_closes_the_connection(broker: Broker, client: WireClient) -> None:
     client.send(produce("missing", acks=0), 9)
     with pytest.raises(ConnectionClosed):
         client.receive()
 
 
 @pytest.mark.parametrize("acks", [2, -2, 32767])
-def test_unknown_acks_are_refused(broker: Broker, client: WireClient, acks: int) -> None:
+def test_r1_unknown_acks_are_refused(broker: Broker, client: WireClient, acks: int) -> None:
     broker.create_topic("t")
     got = partition_response(client.call(produce(acks=acks), 9))
     assert (got.error_code, got.base_offset) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)

@@ -455,7 +455,7 @@ def test_flush_interval_is_kept_by_maintain(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_high_watermarks_are_written_every_five_seconds(tmp_path: Path) -> None:
+def test_l6_high_watermarks_are_written_every_five_seconds(tmp_path: Path) -> None:
     clock = ManualClock(NOW_MS)
     manager = open_manager(tmp_path, LogConfig(), clock=clock)
     path = tmp_path / "replication-offset-checkpoint"
@@ -471,7 +471,12 @@ def test_high_watermarks_are_written_every_five_seconds(tmp_path: Path) -> None:
     clock.advance(5_000)
     manager.maintain(clock.time_ms())
     assert path.read_text() == "0\n1\ntopic 0 2\n"
+    append(open_log(manager), [b"c"])
     manager.close(clean=False)
+    manager = open_manager(tmp_path, LogConfig(), clock=clock)
+    found = open_log(manager)
+    assert (found.log_end_offset, found.high_watermark) == (3, 2)
+    manager.close()
 
 
 def test_rolled_segments_are_flushed_by_maintain(tmp_path: Path) -> None:
