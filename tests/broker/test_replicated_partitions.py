@@ -16,7 +16,10 @@ from odradek.protocol.messages.delete_records_request import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from odradek.protocol.messages.delete_records_response import DeleteRecordsResponse
+from odradek.protocol.messages.delete_records_response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+)
 from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
 from tests.replication.scripted_leader import bytes_of
 
@@ -148,12 +151,39 @@ def test_r8_log_start_moves_on_all_replicas_before_delete_records_returns(tmp_pa
         for _ in range(10):
             await cluster.produce("t", b"value")
         await equal_logs(cluster)
-        topic = DeleteRecordsTopic("t", [DeleteRecordsPartition(0, 6)])
-        request = DeleteRecordsRequest([topic], 10_000)
-        response = await cluster.call(cluster.leader("t"), request, DeleteRecordsResponse)
-        (found,) = response.topics[0].partitions
+        found = await delete_records(cluster, 6)
         assert (found.error_code, found.low_watermark) == (ErrorCode.NONE, 6)
         assert [each.log_start_offset for each in logs(cluster).values()] == [6, 6, 6]
+
+    run(tmp_path, test)
+
+
+async def delete_records(cluster: ClusterBrokers, offset: int) -> DeleteRecordsPartitionResult:
+    topic = DeleteRecordsTopic("t", [DeleteRecordsPartition(0, offset)])
+    request = DeleteRecordsRequest([topic], 10_000)
+    response = await cluster.call(cluster.leader("t"), request, DeleteRecordsResponse)
+    (found,) = response.topics[0].partitions
+    assert isinstance(found, DeleteRecordsPartitionResult)
+    return found
+
+
+def test_f12_follower_begins_inside_a_batch_of_its_leader(tmp_path: Path) -> None:
+    """DeleteRecords moves the leader's log start into a batch while the follower is down."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", 1, 3)
+        await equal_logs(cluster)
+        follower = next(each for each in BROKERS if each != cluster.leader("t"))
+        await cluster.stop(follower)
+        for values in ((b"a", b"b", b"c"), (b"d", b"e")):
+            assert (await cluster.produce("t", *values)).error_code == ErrorCode.NONE
+        assert (await delete_records(cluster, 1)).low_watermark == 1
+        await cluster.start(follower)
+        await equal_logs(cluster)
+        assert [each.log_start_offset for each in logs(cluster).values()] == [1, 1, 1]
+        await cluster.restart(follower)
+        await equal_logs(cluster)
+        assert logs(cluster)[follower].log_start_offset == 1
 
     run(tmp_path, test)
 

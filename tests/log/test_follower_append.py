@@ -106,7 +106,7 @@ def feed(follower: UnifiedLog, records: bytes, sizes: list[int], leader_epoch: i
         response = memoryview(records)[position : position + size]
         info = follower.append_as_follower(response, leader_epoch, now_ms=NOW_MS)
         assert 0 < info.size_bytes <= size
-        assert info.last_offset == follower.log_end_offset - 1
+        assert info.log_end_offset == follower.log_end_offset
         position, at = position + info.size_bytes, at + 1
 
 
@@ -239,7 +239,7 @@ def test_part_of_a_batch_at_the_end_is_left_out(tmp_path: Path, cut: int) -> Non
     batches = list(iter_batches(filled(leader, 3)))
     response = memoryview(bytes(batches[0]) + bytes(batches[1]) + bytes(batches[2][:cut]))
     info = follower.append_as_follower(response, EPOCH, now_ms=NOW_MS)
-    assert (info.first_offset, info.last_offset) == (0, 3)
+    assert (info.log_end_offset, info.batches) == (4, 2)
     assert info.size_bytes == len(batches[0]) + len(batches[1])
     with pytest.raises(KafkaError):
         follower.append_as_follower(memoryview(bytes(batches[2][:cut])), EPOCH, now_ms=NOW_MS)
@@ -270,7 +270,7 @@ def test_run_of_many_batches_is_appended_in_parts(tmp_path: Path) -> None:
         append(leader, [b""])
     records = bytes_of(leader)
     info = follower.append_as_follower(memoryview(records), EPOCH, now_ms=NOW_MS)
-    assert info.last_offset == BATCHES_A_RUN_MAX - 1
+    assert info.log_end_offset == BATCHES_A_RUN_MAX
     feed(follower, records[info.size_bytes :], [10**6])
     assert_equal(follower, leader)
     manager.close()

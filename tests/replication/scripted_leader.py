@@ -281,6 +281,13 @@ def leader_log(first: int, epochs: list[tuple[int, int]], value: bytes = b"value
     return data
 
 
+def batch_at(first: int, count: int, epoch: int = LEADER_EPOCH) -> bytes:
+    """Return one batch of `count` records."""
+    batch = bytearray(batch_of([b"value %d" % offset for offset in range(first, first + count)]))
+    LEADER_FIELDS.pack_into(batch, 0, first, parse_header(batch).batch_length, epoch)
+    return bytes(batch)
+
+
 def append(log: UnifiedLog, epochs: list[tuple[int, int]], value: bytes = b"value") -> None:
     """Append batches of these (epoch, count) to a log, at its end."""
     data = memoryview(leader_log(log.log_end_offset, epochs, value))

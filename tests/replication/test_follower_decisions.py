@@ -11,6 +11,7 @@ from odradek.replication.follower_decisions import (
     Restart,
     Truncation,
     accepts_response,
+    begins_inside_batch,
     restart_for,
     truncation_for,
 )
@@ -93,3 +94,11 @@ def test_f12_follower_below_the_leaders_start_begins_again_there() -> None:
 def test_f12_follower_inside_the_leaders_log_fetches_from_its_end() -> None:
     assert restart_for(10, 5, 20) == Restart(10, truncate_fully=False)
     assert restart_for(5, 5, 20) == Restart(5, truncate_fully=False)
+
+
+def test_f12_log_is_emptied_for_a_batch_of_the_leader_only_if_no_record_is_lost() -> None:
+    assert begins_inside_batch(5, 5, 0)
+    assert begins_inside_batch(0, 5, 5)
+    assert begins_inside_batch(0, 5, 6)
+    assert not begins_inside_batch(0, 5, 4)
+    assert not begins_inside_batch(4, 5, 4)

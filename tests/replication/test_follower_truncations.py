@@ -15,10 +15,12 @@ from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import TOPIC_ID
 from tests.replication.scripted_leader import (
     LEADER,
+    LEADER_EPOCH,
     SETTINGS,
     Follower,
     after_truncation,
     append,
+    batch_at,
     batches,
     bytes_of,
     diverging,
@@ -244,6 +246,88 @@ def test_f12_follower_above_the_leaders_end_truncates_to_it(tmp_path: Path) -> N
         await look_up(it, {0: (0, 3)})
         fetched = await after_truncation(it)
         assert (fetched.fetch_offset, partition.log.high_watermark) == (3, 3)
+
+    run_follower(tmp_path, test)
+
+
+def test_f12_follower_begins_inside_a_batch_of_its_leader(tmp_path: Path) -> None:
+    """DeleteRecords moved the leader's log start to 12, into the batch from 10 to 13."""
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        await look_up(it, {0: (12, 20)})
+        assert (await after_truncation(it)).fetch_offset == 12
+        data = records(0, batch_at(10, 4), high_watermark=14, log_start=12)
+        it.catch_up.answer(data)
+        assert partition.log.is_truncating
+        assert it.catch_up.partitions == []
+        fetched = await after_truncation(it)
+        assert (fetched.fetch_offset, fetched.log_start_offset) == (12, 12)
+        it.catch_up.answer(data)
+        log = partition.log
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (12, 14, 14)
+        assert log.epochs.entries() == [(LEADER_EPOCH, 12)]
+
+    run_follower(tmp_path, test)
+
+
+def test_f12_follower_whose_records_the_leader_has_deleted_begins_inside_a_batch(
+    tmp_path: Path,
+) -> None:
+    """An unclean election replaced the records, so no batch of the leader ends with the log."""
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(each) for each in range(3)]
+        for each in partitions:
+            append(each.log, [(2, 4)])
+        it.follow(*partitions)
+        inside = [records(each, batch_at(2, 4), log_start=4) for each in range(2)]
+        it.catch_up.answer(*inside, diverging(2, 2, 1))
+        assert len(it.executor.held) == 1, "truncated together"
+        assert [each.log.is_truncating for each in partitions] == [True] * 3
+        it.catch_up.answer(session_id=0)  # of the session without partitions
+        it.release()
+        for _ in range(2):  # the first truncation that ends sends a request
+            await until(lambda: bool(it.catch_up.asked))
+            named = [each.partition for each in it.catch_up.partitions]
+            it.catch_up.answer(*(inside[each] for each in named if each < 2))
+        for each in partitions[:2]:
+            assert (each.log.log_start_offset, each.log.log_end_offset) == (4, 6)
+
+    run_follower(tmp_path, test)
+
+
+def test_f12_follower_keeps_the_records_that_its_leader_has_not_deleted(tmp_path: Path) -> None:
+    """The leader contradicts itself. The follower does not ask again and again."""
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(records(0, batch_at(2, 4), log_start=3))
+        assert not partition.log.is_truncating
+        assert partition.log.log_end_offset == 4
+        it.catch_up.answer(session_id=0)
+        assert not it.catch_up.asked
+        it.timers.advance(SETTINGS.backoff_ms)
+        assert it.catch_up.partitions[0].fetch_offset == 4
+
+    run_follower(tmp_path, test)
+
+
+def test_partition_that_is_unfollowed_between_two_slices_is_not_emptied(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        inside, other = it.partition(0), it.partition(1)
+        append(inside.log, [(2, 4)])
+        it.follow(inside, other)
+        it.catch_up.answer(records(0, batch_at(2, 4), log_start=4), records(1, batches(0, 3_500)))
+        it.fetchers.unfollow([inside.topic_partition])
+        await until(lambda: other.log.log_end_offset == 3_500)
+        assert not inside.log.is_truncating
+        assert inside.log.log_end_offset == 4
 
     run_follower(tmp_path, test)
 

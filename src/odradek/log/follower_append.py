@@ -8,9 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from odradek.log.segments.log_segment import LogSegment
+from odradek.log.segments.log_segments import LogSegments
 from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.records.batch import INT32_MAX, TRANSACTIONAL_MASK
 from odradek.records.batch_run import BatchRun
+
+
+def lowest_first_offset(segments: LogSegments, log_end: int) -> int:
+    """Return the lowest base offset of the next batch of a log that starts at its end.
+
+    It is below the log end if no batch exists and the log begins inside a batch
+    (`LogTruncations.truncate_fully_and_start_at`).
+    """
+    if len(segments) > 1 or segments.active.size:
+        return log_end
+    return segments.active.base_offset
 
 
 def piece_end(

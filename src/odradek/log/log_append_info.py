@@ -37,8 +37,7 @@ class FollowerAppendInfo:
         must_flush: `flush.messages` is reached, so `flush` must return before the next fetch.
     """
 
-    first_offset: int
-    last_offset: int
+    log_end_offset: int
     size_bytes: int
     batches: int
     must_flush: bool

@@ -17,6 +17,11 @@ The steps for each log directory, with the state that a crash leaves:
 
 After such a crash the follower finds the divergence again, and truncates again.
 
+A log that begins inside a batch has a segment whose base offset is below the log start. Until that
+batch is appended the segment is empty, and its log start is in the checkpoint of step 1. A start
+finds that the segment ends below the log start, and makes an empty segment at the log start. The
+follower then truncates again. After the append, recovery reads the batch from that segment.
+
 Batches above the high watermark are cut off in place, because a leader copies them into its
 responses. Batches below it are sent by sendfile, which hands over pages of the file. If an unclean
 election removes them, the remaining batches are copied to a new file, and readers keep the old one.
@@ -62,9 +67,19 @@ class LogTruncations:
         """
         return self._add(log, log.prepare_truncation(offset))
 
-    def truncate_fully_and_start_at(self, log: UnifiedLog, offset: int) -> None:
-        """Remove all batches. The log starts and ends at `offset`, and has no epochs."""
-        self._add(log, log.prepare_truncation(offset, fully=True))
+    def truncate_fully_and_start_at(
+        self, log: UnifiedLog, offset: int, base_offset: int | None = None
+    ) -> None:
+        """Remove all batches. The log starts and ends at `offset`, and has no epochs.
+
+        Args:
+            log: The log.
+            offset: Its new start and end.
+            base_offset: The base offset of its segment, if the first batch will begin below
+                `offset` (`UnexpectedAppendOffset`).
+        """
+        base_offset = offset if base_offset is None else base_offset
+        self._add(log, log.prepare_truncation(offset, base=base_offset))
 
     def _add(self, log: UnifiedLog, is_needed: bool) -> bool:
         if is_needed:

@@ -17,7 +17,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log import retention
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
-from odradek.log.follower_append import aborted_transactions, piece_end
+from odradek.log.follower_append import aborted_transactions, lowest_first_offset, piece_end
 from odradek.log.log_append_info import FollowerAppendInfo, LogAppendInfo, duplicate_info
 from odradek.log.log_dir import LogDir
 from odradek.log.log_flusher import LogFlusher
@@ -296,9 +296,9 @@ class UnifiedLog:
         assert not self.is_truncating
         if self.log_dir.offline or self.closed:
             raise self.log_dir.error()
-        first_offset = self.log_end_offset
-        last_epoch = self.epochs.epoch_for(first_offset - 1)
-        run = parse_run(records, first_offset, last_epoch, leader_epoch)
+        end = self.log_end_offset
+        lowest = lowest_first_offset(self.segments, end) if self.log_start_offset == end else end
+        run = parse_run(records, end, self.epochs.epoch_for(end - 1), leader_epoch, lowest)
         try:
             self._write_epochs_of(run)
             self._append_run(run, now_ms)
@@ -310,10 +310,8 @@ class UnifiedLog:
             # Forget the ended transactions below the high watermark. Only reads of committed
             # records do that otherwise, and a follower has none.
             self.producers.first_unstable_offset(self.high_watermark)
-        last_offset = self.log_end_offset - 1
-        must_flush = self.unflushed_messages >= self._flush_messages
-        size, batches = len(run.records), len(run.headers)
-        return FollowerAppendInfo(first_offset, last_offset, size, batches, must_flush)
+        end, must_flush = self.log_end_offset, self.unflushed_messages >= self._flush_messages
+        return FollowerAppendInfo(end, len(run.records), len(run.headers), must_flush)
 
     def _write_epochs_of(self, run: BatchRun) -> None:
         """Write the epochs that begin in the run to the file, before their batches."""
@@ -324,7 +322,8 @@ class UnifiedLog:
             self._create_directory()
         for header in run.headers:
             if header.partition_leader_epoch != self.epochs.latest:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                start = max(header.base_offset, self.log_start_offset)
+                self.epochs.assign(header.partition_leader_epoch, start)
         if self.epochs.dirty:
             self._write_epochs(sync=False)
         self._written_epoch = epoch
@@ -755,29 +754,31 @@ class UnifiedLog:
             remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
         return count
 
-    def prepare_truncation(self, offset: int, *, fully: bool = False) -> bool:
+    def prepare_truncation(self, offset: int, *, base: int | None = None) -> bool:
         """Begin a truncation; see `truncation.LogTruncations`, which calls this and `cut`.
 
         The high watermark, the log start offset and the recovery point are those of the truncated
-        log from now on, so that the checkpoints can be written before the cut.
+        log from now on, so that the checkpoints can be written before the cut. With `base`
+        no batch stays, and the log has one segment with that base offset.
 
         Returns:
             False if there is nothing to cut. Epochs without a record are removed then.
         """
         assert not self.is_truncating
-        if not fully and offset >= self.log_end_offset:
+        if base is None and offset >= self.log_end_offset:
             # This broker led the epochs, and another leader was elected before a record came.
             self.epochs.truncate_from_end(self.log_end_offset)
             if self.epochs.dirty:
                 self._written_epoch = UNWRITTEN_EPOCH
             return False
-        restarts = fully or offset < self.segments.bases[0]
-        self._cut = LogCut(offset, restarts, has_readers=offset < self.high_watermark)
+        if base is None and offset < self.segments.bases[0]:
+            base = offset
+        self._cut = LogCut(offset, base, has_readers=offset < self.high_watermark)
         self._hints.clear()
         self.truncations += 1
         self.flusher.begin_truncation(offset)
         self.high_watermark = min(self.high_watermark, offset)
-        self.log_start_offset = offset if fully else min(self.log_start_offset, offset)
+        self.log_start_offset = offset if base is not None else min(self.log_start_offset, offset)
         return True
 
     @property
@@ -801,7 +802,7 @@ class UnifiedLog:
             self._create_directory()
         files, end = self.log_dir.files, -1
         self.flusher.truncate(partial(self._cut_segments, cut))
-        if not cut.restarts:
+        if cut.base is None:
             end = self.log_end_offset
             self.log_start_offset = min(self.log_start_offset, end)
             self.epochs.truncate_from_end(end)
@@ -819,9 +820,8 @@ class UnifiedLog:
 
     def _cut_segments(self, cut: LogCut) -> int:
         make = partial(self._new_segment, now_ms=self.log_dir.clock.time_ms())
-        cut_segments(self.segments, cut, make, self.discard)
+        self.log_end_offset = cut_segments(self.segments, cut, make, self.discard)
         self._set_segment_limits(self.segments.active)
-        self.log_end_offset = self.segments.active.next_offset()
         return self.log_end_offset
 
     def end_truncation(self) -> None:

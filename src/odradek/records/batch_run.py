@@ -26,6 +26,22 @@ BATCHES_A_RUN_MAX = 1_000
 _unpack_header = HEADER.unpack_from
 
 
+class UnexpectedAppendOffset(KafkaError):
+    """The first batch begins below the end of the log, and ends at it or above.
+
+    It is Kafka's ``UnexpectedAppendOffsetException``. DeleteRecords at the leader can move the log
+    start into a batch. A follower that begins there fetches from the middle of the batch.
+
+    Attributes:
+        first_offset: The base offset of the batch.
+    """
+
+    def __init__(self, first_offset: int, next_offset: int) -> None:
+        message = f"The leader's batch for offset {next_offset} begins at {first_offset}"
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+        self.first_offset = first_offset
+
+
 class BatchRun(NamedTuple):
     """Valid batches, one after the other.
 
@@ -41,7 +57,11 @@ class BatchRun(NamedTuple):
 
 
 def parse_run(
-    records: memoryview, next_offset: int, last_epoch: int, leader_epoch: int
+    records: memoryview,
+    next_offset: int,
+    last_epoch: int,
+    leader_epoch: int,
+    first_offset_min: int,
 ) -> BatchRun:
     """Return the run of whole batches at the beginning of a leader's response.
 
@@ -53,14 +73,18 @@ def parse_run(
         next_offset: The end of the log. Compaction at the leader may leave a gap above it.
         last_epoch: The leader epoch of the last batch of the log, or -1.
         leader_epoch: The leader epoch that the follower knows. Later batches are refused.
+        first_offset_min: The lowest base offset of the first batch, at most `next_offset`. The
+            batch ends at or above `next_offset` in any case.
 
     Raises:
+        UnexpectedAppendOffset: The first batch is valid, but begins below `first_offset_min`.
         KafkaError: CORRUPT_MESSAGE. A batch is torn, has another format or a wrong CRC, does not
             continue the offsets, or has a leader epoch that falls or is too high.
     """
     headers: list[BatchHeader] = []
     markers: dict[int, EndTransactionMarker] = {}
     position, end = 0, len(records)
+    log_end, next_offset = next_offset, first_offset_min
     while position + HEADER_BYTES <= end and len(headers) < BATCHES_A_RUN_MAX:
         header = BatchHeader._make(_unpack_header(records, position))
         size = header[1] + LOG_OVERHEAD
@@ -71,10 +95,10 @@ def parse_run(
         if crc32c(records[position + ATTRIBUTES_POSITION : position + size]) != header.crc:
             raise _corrupt("a wrong CRC", next_offset)
         base_offset, last_offset_delta, epoch = header[0], header.last_offset_delta, header[2]
-        if base_offset < next_offset or not 0 <= last_offset_delta < 2**31 - 1:
-            raise _corrupt(f"offsets {base_offset} + {last_offset_delta}", next_offset)
         if not last_epoch <= epoch <= leader_epoch:
             raise _corrupt(f"epoch {epoch}, not {last_epoch} to {leader_epoch}", next_offset)
+        if base_offset < next_offset or not 0 <= last_offset_delta < 2**31 - 1:
+            raise _wrong_offsets(header, next_offset if headers else log_end, is_first=not headers)
         if header.attributes & CONTROL_MASK:
             marker = read_marker(records[position : position + size])
             if marker is not None:
@@ -82,9 +106,17 @@ def parse_run(
         headers.append(header)
         next_offset, last_epoch = base_offset + last_offset_delta + 1, epoch
         position += size
-    if not headers:
-        raise _corrupt(f"{end} bytes without a whole batch", next_offset)
+    if not headers or headers[0].base_offset + headers[0].last_offset_delta < log_end:
+        raise _corrupt(f"{end} bytes without a whole batch", log_end)
     return BatchRun(records[:position], headers, markers)
+
+
+def _wrong_offsets(header: BatchHeader, next_offset: int, *, is_first: bool) -> KafkaError:
+    base_offset, last_offset_delta = header.base_offset, header.last_offset_delta
+    is_valid = base_offset >= 0 and last_offset_delta < 2**31 - 1
+    if is_first and is_valid and base_offset < next_offset <= base_offset + last_offset_delta:
+        return UnexpectedAppendOffset(base_offset, next_offset)
+    return _corrupt(f"offsets {base_offset} + {last_offset_delta}", next_offset)
 
 
 def _corrupt(what: str, next_offset: int) -> KafkaError:

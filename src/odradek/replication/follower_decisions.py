@@ -71,6 +71,18 @@ def truncation_for(
     return Truncation(min(end_offset, diverging_end_offset, log_end_offset), complete=True)
 
 
+def begins_inside_batch(
+    log_start_offset: int, log_end_offset: int, leader_log_start_offset: int
+) -> bool:
+    """Return whether a log may be emptied for a batch that begins below its end (rule F12).
+
+    DeleteRecords can move the leader's log start into a batch. A follower that begins there gets
+    the whole batch. No record of its own log may be lost: it has none, or the leader has deleted
+    them all. Kafka requires an empty log (``Partition.appendRecordsToFollowerOrFutureReplica``).
+    """
+    return log_end_offset <= max(log_start_offset, leader_log_start_offset)
+
+
 @dataclass(frozen=True, slots=True)
 class Restart:
     """The reaction to OFFSET_OUT_OF_RANGE.

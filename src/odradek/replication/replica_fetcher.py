@@ -13,6 +13,8 @@ A partition in a response has:
   If `flush.messages` requires a flush, the next request on the connection waits for it.
 - A diverging epoch: pause the partition, and truncate the logs of all such partitions of the
   response together, off the event loop. Fetch again when the truncation is on the disk (rule F10).
+- A first batch that begins below the log end, because the leader's log starts inside that batch:
+  empty the log if the leader has deleted all its records, and fetch again (rule F12).
 - OFFSET_OUT_OF_RANGE: pause the partition, look up the leader's start and end, and truncate or
   begin again at the leader's start (rule F12).
 - Another error, or invalid records: back off for `replica.fetch.backoff.ms`. A new leader or epoch
@@ -38,6 +40,7 @@ from odradek.protocol.messages.fetch_request import FetchRequest, ReplicaState
 from odradek.protocol.messages.fetch_response import EpochEndOffset, FetchResponse
 from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
 from odradek.records.batch import HEADER_BYTES, LOG_OVERHEAD
+from odradek.records.batch_run import UnexpectedAppendOffset
 from odradek.replication.fetch_plan import FetcherSettings, FetchPlan
 from odradek.replication.fetch_session_handler import (
     PARTITIONS_A_REQUEST_MAX,
@@ -46,7 +49,11 @@ from odradek.replication.fetch_session_handler import (
     SentPartition,
 )
 from odradek.replication.followed_replica import FollowedReplica, ReplicaPhase
-from odradek.replication.follower_decisions import restart_for, truncation_for
+from odradek.replication.follower_decisions import (
+    begins_inside_batch,
+    restart_for,
+    truncation_for,
+)
 from odradek.replication.leader_offsets import leader_offsets, list_offsets_requests
 from odradek.results import Result, gather
 from odradek.slicing import Pause, sliced
@@ -167,6 +174,7 @@ class _FollowUp(NamedTuple):
     """The work that is left when all partitions of a response were visited."""
 
     diverging: list[tuple[FollowedReplica, EpochEndOffset]]
+    inside_batch: list[tuple[FollowedReplica, int]]
     out_of_range: list[FollowedReplica]
     unflushed: list[tuple[FollowedReplica, int]]
 
@@ -388,7 +396,7 @@ class ReplicaFetcher:
             return _DONE
         connection.failures = 0
         self._plan.responded(session)
-        now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp([], [], [])
+        now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp([], [], [], [])
         for topic in response.responses:
             for data in topic.partitions:
                 if cost >= SLICE_COST_MAX:
@@ -403,11 +411,13 @@ class ReplicaFetcher:
                     self._without_records(sent, data, follow_up)
                 else:
                     assert isinstance(records, memoryview)
-                    info = self._append(replica, records, now_ms)
+                    info = self._append(replica, records, now_ms, data, follow_up)
                     if info is not None:
                         cost += info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
                         if info.size_bytes < len(records):
-                            rest = self._append_rest(replica, records, info, now_ms, cost)
+                            rest = self._append_rest(
+                                replica, records, info, now_ms, data, follow_up, cost
+                            )
                             info, cost = yield from rest
                     self._appended(session, replica, data, info, follow_up)
         if any(follow_up):
@@ -449,16 +459,28 @@ class ReplicaFetcher:
             follow_up.diverging.append((replica, diverging))
 
     def _append(
-        self, replica: FollowedReplica, records: memoryview, now_ms: int
+        self,
+        replica: FollowedReplica,
+        records: memoryview,
+        now_ms: int,
+        data: PartitionData,
+        follow_up: _FollowUp,
     ) -> FollowerAppendInfo | None:
         """Append the first run of the records. Return None if they are refused."""
         if len(records) > RUN_BYTES_MAX:
             records = records[: max(RUN_BYTES_MAX, _first_size(records))]
         try:
             return replica.log.append_as_follower(records, replica.leader_epoch, now_ms=now_ms)
+        except UnexpectedAppendOffset as error:
+            log = replica.log
+            if begins_inside_batch(log.log_start_offset, log.log_end_offset, data.log_start_offset):
+                self._plan.pause(replica)
+                follow_up.inside_batch.append((replica, error.first_offset))
+            else:
+                self._log_failed(replica, error)
         except KafkaError as error:
             self._log_failed(replica, error)
-            return None
+        return None
 
     def _append_rest(
         self,
@@ -466,6 +488,8 @@ class ReplicaFetcher:
         records: memoryview,
         info: FollowerAppendInfo,
         now_ms: int,
+        data: PartitionData,
+        follow_up: _FollowUp,
         cost: int,
     ) -> Generator[None, None, tuple[FollowerAppendInfo | None, int]]:
         """Append the runs after the first one in time slices.
@@ -482,9 +506,9 @@ class ReplicaFetcher:
             if cost >= SLICE_COST_MAX:
                 cost = 0
                 yield
-                if replica.generation != generation or log.log_end_offset != info.last_offset + 1:
+                if replica.generation != generation or log.log_end_offset != info.log_end_offset:
                     return None, cost
-            appended = self._append(replica, records, now_ms)
+            appended = self._append(replica, records, now_ms, data, follow_up)
             if appended is None:
                 return None, cost
             info = appended
@@ -537,8 +561,8 @@ class ReplicaFetcher:
     # --- after the partitions of a response ---
 
     def _follow_up(self, work: _FollowUp) -> Generator[Pause, None, None]:
-        if work.diverging:
-            self._truncate(work.diverging)
+        if work.diverging or work.inside_batch:
+            self._truncate(work.diverging, work.inside_batch)
         if work.out_of_range:
             self._look_up(work.out_of_range)
         if work.unflushed:
@@ -567,8 +591,15 @@ class ReplicaFetcher:
             else:
                 raise error
 
-    def _truncate(self, diverging: list[tuple[FollowedReplica, EpochEndOffset]]) -> None:
-        """Truncate the logs that diverged from the leader's (rule F10)."""
+    def _truncate(
+        self,
+        diverging: list[tuple[FollowedReplica, EpochEndOffset]],
+        inside_batch: list[tuple[FollowedReplica, int]],
+    ) -> None:
+        """Truncate the logs that diverged from the leader's (rule F10).
+
+        Empty the logs that begin inside a batch of the leader, with a segment for that batch.
+        """
         truncations, truncated = LogTruncations(), []
         for replica, end in diverging:
             if replica.phase is not ReplicaPhase.PAUSED:
@@ -581,6 +612,17 @@ class ReplicaFetcher:
             else:
                 reason = f"epoch {end.epoch} ends at {end.end_offset}, and the log does not diverge"
                 self._back_off(replica, ErrorCode.INVALID_REQUEST, reason)
+        for replica, first_offset in inside_batch:
+            if replica.phase is ReplicaPhase.PAUSED:
+                offset, partition = replica.log.log_end_offset, replica.partition
+                logger.info(
+                    "%s begins again at %d, inside of the leader's batch from offset %d",
+                    partition.topic_partition,
+                    offset,
+                    first_offset,
+                )
+                truncations.truncate_fully_and_start_at(replica.log, offset, first_offset)
+                truncated.append(partition)
         if truncated:
             self._parts.truncations.start(truncations, truncated)
 

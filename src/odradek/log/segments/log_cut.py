@@ -14,12 +14,13 @@ class LogCut(NamedTuple):
 
     Attributes:
         offset: The first offset that is removed.
-        restarts: No batch stays, and the log starts at `offset`.
+        base: If set, no batch stays, and the log starts at `offset` in a new segment with
+            this base offset, at most `offset`.
         has_readers: Readers may hold regions with batches that are removed.
     """
 
     offset: int
-    restarts: bool
+    base: int | None
     has_readers: bool
 
 
@@ -28,8 +29,8 @@ def cut_segments(
     cut: LogCut,
     make: Callable[[int], LogSegment],
     discard: Callable[[LogSegment], None],
-) -> None:
-    """Remove the batches of one log from its segments.
+) -> int:
+    """Remove the batches of one log from its segments. Return the new end of the log.
 
     Later segments are removed first, and the last one before the others. A crash then leaves a log
     without a gap.
@@ -43,13 +44,13 @@ def cut_segments(
     Raises:
         OSError: The call can be repeated.
     """
-    if cut.restarts:
+    if cut.base is not None:
         for segment in reversed(list(segments)):
             discard(segment)
-        start = make(cut.offset)
+        start = make(cut.base)
         start.create_files()
         segments.restart(start)
-        return
+        return cut.offset
     for segment in reversed(segments.remove_after(cut.offset)):
         discard(segment)
     active = segments.active
@@ -57,3 +58,4 @@ def cut_segments(
         active.truncate_to(cut.offset)
     elif (copy := active.copy_below(cut.offset)) is not None:
         segments.replace_active(copy)
+    return segments.active.next_offset()
