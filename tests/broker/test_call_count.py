@@ -65,15 +65,15 @@ REPEATED_FETCH_CALLS_MAX = 50
 # - 1 reads with RWF_NOWAIT, so that the event loop never waits for the disk.
 # - 3 find that the request has another shape, and do not learn it.
 FETCH_CALLS_MAX = 119
-# Produce with acks=1 to a partition with two followers, a request that repeats the one before. 42
-# calls are for the request: 2 more report the append to the sessions of the followers, and 9 note
+# Produce with acks=1 to a partition with two followers, a request that repeats the one before. 40
+# calls are for the request: 2 more report the append to the sessions of the followers, and 7 note
 # the new log end and the size of the batch. 34 are for two fetches at the log end, which read
 # nothing and advance the high watermark.
-REPLICATED_PRODUCE_CALLS_MAX = 76
-# The same with acks=all, a request without a shape: 120 calls until it waits, 34 for the fetches,
+REPLICATED_PRODUCE_CALLS_MAX = 74
+# The same with acks=all, a request without a shape: 119 calls until it waits, 34 for the fetches,
 # and 88 to complete and encode it. Its response is sent in the next iteration of the event loop,
 # which is not counted.
-REPLICATED_ACKS_ALL_CALLS_MAX = 242
+REPLICATED_ACKS_ALL_CALLS_MAX = 241
 # Produce to a compacted topic: for records of equal sizes, a constant number of calls compares all
 # of them. For other records, one C call reads the first bytes of each. The other calls are those of
 # a request without a shape, and 7 to examine the batch.
@@ -253,8 +253,10 @@ def test_fetch_costs_the_same_for_any_number_of_records(
 def executed_and_fetched(execute: Callable[[], None], partition: Partition, target: Target) -> None:
     """Execute a produce request, and fetch at the log end in the name of two followers."""
     execute()
+    leader = partition.replication
+    assert leader is not None
     for replica in (A, B):
-        partition.fetch_as_follower(replica, EPOCH, target, 0, updates=True)
+        leader.fetch(replica, EPOCH, target, 0, updates=True)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_produce_to_a_replicated_partition_costs_the_same_for_any_number_of_reco
 
         async def count(records: bytes, added: int, number: int) -> CallCount:
             partition = server.services.replica_manager.partition("t", number)
-            partition._parts = Cluster().parts
+            partition._factory = Cluster().parts
             partition.become_leader(led(partition.leader_epoch + 1, ALL))
             for replica in (A, B):
                 news = FollowerNews(replica, EPOCH)

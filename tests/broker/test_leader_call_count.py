@@ -46,7 +46,7 @@ class Follower:
         manager = services.replica_manager
         manager._replication = cluster.parts
         self.partition = partition = manager.partition("t", 0)
-        partition._parts = cluster.parts
+        partition._factory = cluster.parts
         partition.become_leader(led(partition.leader_epoch + 1, ALL))
         ids = count(7)
         self.sessions = FollowerSessions(services.clock, lambda *_: next(ids))

@@ -114,9 +114,8 @@ def test_partition_with_a_newer_leader_epoch_in_the_image_is_not_led_again(
     partition = SimpleNamespace(
         topic_partition=key,
         leader_epoch=4,
-        replication=object(),
+        replication=SimpleNamespace(last_fetch_of_isr_ms=NEVER_MS),
         is_suspended=False,
-        last_fetch_of_isr_ms=NEVER_MS,
         resume=lambda: resumed.append(key),
     )
     resumed: list[TopicPartition] = []

@@ -407,7 +407,8 @@ def leader_applies(rules: Rules, at: int, broker: Broker, image: Image) -> Broke
 def appends(rules: Rules, at: int, broker: Broker) -> Broker:
     machine = machine_of(rules, at, broker)
     log = (*broker.log, machine.leader_epoch)
-    machine.leader_appended(len(log), len(log), brokers_of(broker), 0)
+    if machine.leader_appended(len(log), len(log)):
+        machine.maybe_increment_high_watermark(brokers_of(broker), 0)
     after = after_event(broker, machine, own_epoch(at, broker))
     return after._replace(log=log, empty_epoch=-1)
 

@@ -12,7 +12,9 @@ from odradek.ids import BrokerId, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import BrokerRegistration, PartitionImage
 from odradek.records.record import Record, build_batch
+from odradek.replication.delayed_fetch import refuse_replica
 from odradek.replication.fetch_data import FetchPartitionData
+from odradek.replication.leader_replication import LeaderReplication, Proposer
 from odradek.replication.partition import Partition
 from odradek.replication.replication_parts import FollowedPartition, ReplicationParts
 from odradek.replication.replication_state import IsrProposal
@@ -54,10 +56,10 @@ class RecordedProposals:
     """Proposals that the test answers."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[Partition, IsrProposal]] = []
+        self.sent: list[tuple[Proposer, IsrProposal]] = []
 
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        self.sent.append((partition, proposal))
+    def propose(self, proposer: Proposer, proposal: IsrProposal) -> None:
+        self.sent.append((proposer, proposal))
 
     def pop(self) -> IsrProposal:
         ((_, proposal),) = self.sent
@@ -99,6 +101,12 @@ class Target:
     partition: int = 0
 
 
+def replication_of(partition: Partition) -> LeaderReplication:
+    """Return the leader's side of a replicated partition that broker 1 leads."""
+    assert partition.replication is not None
+    return partition.replication
+
+
 class Leader:
     """A partition with a real log that broker 1 leads in epoch 5, with followers 2 and 3."""
 
@@ -133,9 +141,13 @@ class Leader:
     ) -> FetchPartitionData:
         """Fetch as a follower."""
         requested = Target(offset, **target)
-        return self.partition.fetch_as_follower(
-            replica, broker_epoch, requested, 1 << 20, updates=updates
-        )
+        if self.partition.replication is None:
+            refuse_replica(self.partition, requested.leader_epoch)
+        return self.replication.fetch(replica, broker_epoch, requested, 1 << 20, updates=updates)
+
+    @property
+    def replication(self) -> LeaderReplication:
+        return replication_of(self.partition)
 
     def change(self, **changes: Any) -> PartitionImage:
         """Apply an image with changes, which has the next partition epoch."""
@@ -146,8 +158,7 @@ class Leader:
 
     def positions(self) -> tuple[Any, ...]:
         """Return everything that a fetch may change."""
-        state = self.partition.replication
-        assert state is not None
+        state = self.replication.state
         followers = [
             [getattr(each, name) for name in type(each).__slots__] for each in state.followers
         ]

@@ -42,6 +42,7 @@ from tests.replication.cluster_fakes import (
     B,
     Cluster,
     Target,
+    replication_of,
 )
 
 Test = Callable[["Broker"], Awaitable[None]]
@@ -206,7 +207,7 @@ def test_visit_moves_the_position_before_it_reads(run: Callable[[Test], None]) -
         broker.append()
         broker.targets[0].fetch_offset = 1
         b = broker.manager.partition("t", 0)
-        b.fetch_as_follower(B, EPOCH, Target(1), 100, updates=True)
+        replication_of(b).fetch(B, EPOCH, Target(1), 100, updates=True)
         ((_, data), *_) = broker.fetch(news).get()
         assert data.high_watermark == 1
 
@@ -274,8 +275,7 @@ def test_delayed_read_moves_no_position(run: Callable[[Test], None]) -> None:
         broker.fetch(b)
         result = broker.fetch(a, LONG_MS)
         partition = broker.manager.partition("t", 0)
-        state = partition.replication
-        assert state is not None
+        state = replication_of(partition).state
         follower = state.followers[0]
         before = follower.last_fetch_ms
         broker.cluster.clock.advance(5)
@@ -321,7 +321,7 @@ def test_deleted_topic_is_reported_and_no_longer_watched(run: Callable[[Test], N
         apply(broker.manager, broker.image, MetadataImage(offset=9))
         codes = {data.error for _, data in await soon(result)}
         assert codes == {ErrorCode.UNKNOWN_TOPIC_ID}
-        assert not partition._followers
+        assert not partition.followers
 
     run(test)
 
@@ -334,7 +334,7 @@ def test_closed_session_ends_its_wait_and_watches_nothing(run: Callable[[Test], 
         result = broker.fetch(news, LONG_MS)
         news.close()
         await soon(result)
-        assert not broker.manager.partition("t", 0)._followers
+        assert not broker.manager.partition("t", 0).followers
 
     run(test)
 
@@ -370,11 +370,11 @@ def test_follower_of_idle_partitions_stays_in_the_isr(run: Callable[[Test], None
             broker.fetch(b)
             broker.cluster.clock.advance(LAG_MS)
         broker.append()
-        broker.manager.partition("t", 0).check_followers()
+        replication_of(broker.manager.partition("t", 0)).check_followers()
         assert broker.cluster.proposals.sent == []
         broker.cluster.clock.advance(LAG_MS)
         broker.fetch(a)
-        broker.manager.partition("t", 0).check_followers()
+        replication_of(broker.manager.partition("t", 0)).check_followers()
         (_, proposal) = broker.cluster.proposals.sent[0]
         assert [broker for broker, _ in proposal.isr] == [LEADER]
 
@@ -458,8 +458,7 @@ def test_cold_read_moves_the_follower_once(
     async def test(broker: Broker) -> None:
         news = broker.news()
         broker.append()
-        state = broker.manager.partition("t", 0).replication
-        assert state is not None
+        state = replication_of(broker.manager.partition("t", 0)).state
         moved = []
 
         def follower_fetched(*arguments: Any) -> Any:
@@ -473,7 +472,7 @@ def test_cold_read_moves_the_follower_once(
 
         fetched = ReplicationState.follower_fetched
         monkeypatch.setattr(ReplicationState, "follower_fetched", follower_fetched)
-        monkeypatch.setattr("odradek.replication.partition.read_for_follower", read)
+        monkeypatch.setattr("odradek.replication.leader_replication.read_for_follower", read)
         data = {target.partition: data for target, data in await wait(broker.fetch(news))}
         assert data[0].copied
         assert moved.count(state) == 1

@@ -18,7 +18,16 @@ from odradek.ids import BrokerId, TopicName
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import PartitionImage, TopicImage
 from odradek.replication.replication_state import Effects, IsrProposal, ReplicationState
-from tests.replication.cluster_fakes import ALL, EPOCH, LAG_MS, LEADER, TOPIC_ID, A, B
+from tests.replication.cluster_fakes import (
+    ALL,
+    EPOCH,
+    LAG_MS,
+    LEADER,
+    TOPIC_ID,
+    A,
+    B,
+    replication_of,
+)
 from tests.replication.test_follower_fetch import Broker
 
 PARTITIONS = 3
@@ -115,7 +124,9 @@ class Machine:
         self.broker.append(number)
         end = self.end(number)
         state = self.oracle.states[number]
-        state.leader_appended(end, end, self.broker.cluster.brokers, self.oracle.now_ms)
+        if state.leader_appended(end, end):
+            brokers, now_ms = self.broker.cluster.brokers, self.oracle.now_ms
+            state.maybe_increment_high_watermark(brokers, now_ms)
 
     def end(self, number: int) -> int:
         return self.broker.manager.partition("t", number).log.log_end_offset
@@ -151,7 +162,7 @@ class Machine:
 
     def check(self, _: None) -> None:
         for number in NUMBERS:
-            self.broker.manager.partition("t", number).check_followers()
+            replication_of(self.broker.manager.partition("t", number)).check_followers()
         now_ms = self.oracle.now_ms
         self.oracle.each(lambda state, _: state.maybe_shrink_isr(now_ms))
 
@@ -216,11 +227,11 @@ class Machine:
         brokers, now_ms = self.broker.cluster.brokers, self.oracle.now_ms
         for number in NUMBERS:
             partition = self.broker.manager.partition("t", number)
-            state, expected = partition.replication, self.oracle.states[number]
-            assert state is not None
+            replication, expected = replication_of(partition), self.oracle.states[number]
+            state = replication.state
             # A follower that is about to join holds the high watermark for a time. The oracle
             # notices the end of it at each visit.
-            partition._perform(state.maybe_increment_high_watermark(brokers, now_ms))
+            replication._perform(state.maybe_increment_high_watermark(brokers, now_ms))
             expected.maybe_increment_high_watermark(brokers, now_ms)
             assert state.high_watermark == expected.high_watermark == partition.log.high_watermark
             assert state.isr == expected.isr == partition.isr

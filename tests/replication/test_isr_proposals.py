@@ -37,7 +37,7 @@ def proposal(*isr: int, partition_epoch: int = 10) -> IsrProposal:
 
 @dataclass(eq=False)
 class Proposer:
-    """A partition that records the outcomes of its proposal, and repeats it after an error."""
+    """A leader that records the outcomes of its proposal, and repeats it after an error."""
 
     number: int
     pending: IsrProposal | None

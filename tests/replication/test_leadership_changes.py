@@ -29,7 +29,18 @@ from odradek.result_tasks import wait
 from tests.helpers.led_partitions import led
 from tests.helpers.metadata_deltas import after_deletion
 from tests.replication.builders import apply
-from tests.replication.cluster_fakes import ALL, EPOCH, LEADER, TOPIC_ID, TP, A, B, Cluster, Target
+from tests.replication.cluster_fakes import (
+    ALL,
+    EPOCH,
+    LEADER,
+    TOPIC_ID,
+    TP,
+    A,
+    B,
+    Cluster,
+    Target,
+    replication_of,
+)
 
 
 class Broker:
@@ -247,7 +258,7 @@ def test_isr_does_not_count_with_an_earlier_min_isr(run: Run) -> None:
         broker.set(of(LEADER, 3, 1), {"min.insync.replicas": "1"})
         partition = broker.partition
         for replica in (A, B):
-            partition.fetch_as_follower(replica, EPOCH, Target(0, 3), 0, updates=True)
+            replication_of(partition).fetch(replica, EPOCH, Target(0, 3), 0, updates=True)
         append(broker)
         broker.cluster.change_broker(A, fenced=True)
         broker.cluster.change_broker(B, fenced=True)

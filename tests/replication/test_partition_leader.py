@@ -22,7 +22,18 @@ from odradek.replication.offset_lookup import EARLIEST, LATEST, OffsetLookup
 from odradek.replication.partition import Partition
 from odradek.replication.replication_state import IsrProposal
 from tests.helpers.led_partitions import led
-from tests.replication.cluster_fakes import ALL, EPOCH, LAG_MS, LEADER, TOPIC_ID, TP, A, B, Leader
+from tests.replication.cluster_fakes import (
+    ALL,
+    EPOCH,
+    LAG_MS,
+    LEADER,
+    TOPIC_ID,
+    TP,
+    A,
+    B,
+    Leader,
+    replication_of,
+)
 from tests.replication.fakes import FakeDelayedOperation
 
 
@@ -44,7 +55,8 @@ class Follower:
 
     def appended(self, partition: Partition, size_bytes: int) -> None:
         self.reports.append("appended")
-        partition.follower_was_idle(self)
+        state = replication_of(partition).state
+        state.follower_was_idle(self.replica_id, self.last_fetch_ms)
 
     def changed(self, partition: Partition) -> None:
         self.reports.append("changed")
@@ -207,8 +219,7 @@ def test_r6_new_epoch_keeps_the_high_watermark_and_forgets_positions(logs: LogMa
     leader.append()
     leader.fetch(A, 2)
     leader.change(leader_epoch=6)
-    state = leader.partition.replication
-    assert state is not None
+    state = leader.replication.state
     assert [each.log_end_offset for each in state.followers] == [-1, -1]
     assert (leader.log.high_watermark, state.epoch_start_offset) == (1, 2)
     assert leader.log.end_offset_for_epoch(5) == (5, 2)
@@ -370,10 +381,10 @@ def test_i1_follower_of_an_idle_partition_was_caught_up_at_its_last_fetch(
     for replica in (A, B):
         leader.partition.watch_follower(Follower(replica, int(clock.monotonic_ms())))
     leader.append()
-    leader.partition.check_followers()
+    leader.replication.check_followers()
     assert leader.cluster.proposals.sent == []
     clock.advance(LAG_MS + 1)
-    leader.partition.check_followers()
+    leader.replication.check_followers()
     assert leader.cluster.proposals.pop().isr == ((LEADER, -1),)
 
 
@@ -386,7 +397,7 @@ def test_i1_follower_that_stopped_fetching_leaves_the_isr_after_the_lag_time(
     produce = waiting(leader, 1)
     leader.cluster.clock.advance(LAG_MS + 1)
     leader.fetch(A, 1)
-    leader.partition.check_followers()
+    leader.replication.check_followers()
     proposal = leader.cluster.proposals.pop()
     assert proposal.isr == ((LEADER, -1), (A, EPOCH))
     assert produce.ended == []  # rule R4: until the controller has committed the change
@@ -401,7 +412,7 @@ def proposed(leader: Leader) -> IsrProposal:
 
 def answer(leader: Leader, proposal: IsrProposal, partition_epoch: int) -> None:
     members = tuple(broker for broker, _ in proposal.isr)
-    leader.partition.proposal_succeeded(
+    leader.replication.proposal_succeeded(
         proposal, 5, partition_epoch, members, LeaderRecoveryState.RECOVERED
     )
 
@@ -424,8 +435,7 @@ def test_i5_success_without_a_change_ends_the_pending_state(logs: LogManager) ->
     leader = Leader(logs, (LEADER, A))
     proposal = proposed(leader)
     answer(leader, proposal, 10)
-    state = leader.partition.replication
-    assert state is not None
+    state = leader.replication.state
     assert state.pending is None
     assert leader.partition.isr == ALL
 
@@ -433,9 +443,9 @@ def test_i5_success_without_a_change_ends_the_pending_state(logs: LogManager) ->
 def test_i5_error_that_says_nothing_of_the_proposal_sends_it_again(logs: LogManager) -> None:
     leader = Leader(logs, (LEADER, A))
     proposal = proposed(leader)
-    leader.partition.proposal_failed(proposal, ErrorCode.NOT_CONTROLLER)
+    leader.replication.proposal_failed(proposal, ErrorCode.NOT_CONTROLLER)
     assert leader.cluster.proposals.pop() == proposal
-    leader.partition.proposal_failed(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    leader.replication.proposal_failed(proposal, ErrorCode.INELIGIBLE_REPLICA)
     assert leader.cluster.proposals.sent == []
     assert proposed(leader) == proposal
 
@@ -443,10 +453,15 @@ def test_i5_error_that_says_nothing_of_the_proposal_sends_it_again(logs: LogMana
 def test_answer_to_a_deposed_leader_changes_nothing(logs: LogManager) -> None:
     leader = Leader(logs, (LEADER, A))
     proposal = proposed(leader)
+    deposed = leader.replication
     leader.partition.become_follower(led(6, ALL, leader=A, partition_epoch=11))
-    answer(leader, proposal, 11)
-    leader.partition.proposal_failed(proposal, ErrorCode.NOT_CONTROLLER)
-    assert (leader.partition.isr, leader.cluster.proposals.sent) == (ALL, [])
+    for each in range(2):
+        deposed.proposal_succeeded(proposal, 5, 10, (LEADER,), LeaderRecoveryState.RECOVERED)
+        deposed.proposal_failed(proposal, ErrorCode.NOT_CONTROLLER)
+        assert not deposed.is_pending(proposal)
+        assert (leader.partition.isr, leader.cluster.proposals.sent) == (ALL, [])
+        if not each:
+            leader.partition.become_leader(led(7, ALL, partition_epoch=12))
 
 
 def test_r8_follower_takes_the_leaders_high_watermark_up_to_its_log_end(logs: LogManager) -> None:
@@ -488,9 +503,9 @@ def test_retention_that_moved_the_log_start_is_news_for_followers(logs: LogManag
     leader.append()
     leader.partition.watch_follower(follower)
     leader.log.raise_log_start(1)
-    leader.partition.check_followers()
+    leader.replication.check_followers()
     assert follower.reports == ["changed"]
-    leader.partition.check_followers()
+    leader.replication.check_followers()
     assert follower.reports == ["changed"]
 
 
@@ -505,11 +520,11 @@ def test_last_fetch_of_the_isr_includes_fetches_that_found_no_news(logs: LogMana
     leader.cluster.clock.advance(5)
     leader.fetch(A, 0)
     leader.fetch(B, 0)
-    assert leader.partition.last_fetch_of_isr_ms == 5
+    assert leader.replication.last_fetch_of_isr_ms == 5
     leader.partition.watch_follower(Follower(B, 90))
-    assert leader.partition.last_fetch_of_isr_ms == 5
+    assert leader.replication.last_fetch_of_isr_ms == 5
     leader.partition.watch_follower(Follower(A, 70))
-    assert leader.partition.last_fetch_of_isr_ms == 70
+    assert leader.replication.last_fetch_of_isr_ms == 70
 
 
 def test_single_replica_of_a_cluster_commits_on_append(logs: LogManager) -> None:
@@ -582,14 +597,14 @@ def test_r5_follower_outside_of_the_isr_holds_the_high_watermark_for_the_lag_tim
     leader = Leader(logs, (LEADER, A))
     leader.fetch(B, 0)
     leader.cluster.change_broker(B, fenced=True)
-    leader.partition.proposal_failed(leader.cluster.proposals.pop(), ErrorCode.INELIGIBLE_REPLICA)
+    leader.replication.proposal_failed(leader.cluster.proposals.pop(), ErrorCode.INELIGIBLE_REPLICA)
     leader.cluster.change_broker(B, fenced=False)
     leader.append(-1)
     produce = waiting(leader, 1)
     leader.fetch(A, 1)
     assert produce.ended == []
     leader.cluster.clock.advance(LAG_MS + 1)
-    leader.partition.check_followers()
+    leader.replication.check_followers()
     assert produce.ended == [ErrorCode.NONE]
 
 

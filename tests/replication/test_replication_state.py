@@ -60,9 +60,9 @@ class Leader:
         )
 
     def append(self, end: int, committable: int | None = None) -> Effects:
-        return self.state.leader_appended(
-            end, end if committable is None else committable, self.brokers, self.now_ms
-        )
+        if self.state.leader_appended(end, end if committable is None else committable):
+            return self.state.maybe_increment_high_watermark(self.brokers, self.now_ms)
+        return NO_EFFECTS
 
     def change_broker(self, broker: BrokerId, **changes: Any) -> None:
         self.brokers[broker] = replace(self.brokers[broker], **changes)

@@ -53,12 +53,12 @@ def test_leader_that_is_resumed_keeps_its_positions_and_its_proposal(logs: LogMa
     leader.fetch(A, 1)
     leader.fetch(B, 1)
     state = leader.partition.replication
-    assert state is not None and state.pending is not None
+    assert state is not None and state.state.pending is not None
     before = leader.positions()
     leader.partition.suspend()
     leader.partition.resume()
     assert leader.partition.replication is state
-    assert state.pending is not None and leader.positions() == before
+    assert state.state.pending is not None and leader.positions() == before
     assert leader.append(1) == 1
 
 
@@ -79,9 +79,8 @@ def test_suspended_leader_proposes_no_smaller_isr(logs: LogManager) -> None:
     leader.append(-1)
     leader.partition.suspend()
     leader.cluster.clock.advance(1_000_000)
-    leader.partition.check_followers()
-    assert leader.partition.replication is not None
-    assert leader.partition.replication.pending is None
+    leader.replication.check_followers()
+    assert leader.replication.state.pending is None
 
 
 def test_new_leader_epoch_ends_the_suspension(logs: LogManager) -> None:

@@ -78,7 +78,7 @@ def _no_epochs_in_fetches(patches: Patches) -> None:
         check(partition, UNDEFINED_EPOCH, **options)
 
     patches.replace(Partition, "check_leader_epoch", check_no_epoch)
-    patches.replace(Partition, "_diverges", lambda *_: False)
+    patches.replace(Partition, "diverges", lambda *_: False)
 
 
 def _shrink_not_awaited(patches: Patches) -> None:
@@ -184,20 +184,20 @@ def _lost_write_repeated(patches: Patches) -> None:
 
 
 def _response_after_its_epoch(patches: Patches) -> None:
-    from odradek.replication.partition import Partition
+    from odradek.replication.leader_replication import LeaderReplication
 
     def apply(
-        partition: Any, _proposal: Any, _epoch: int, partition_epoch: int, isr: Any, recovery: Any
+        leader: Any, _proposal: Any, _epoch: int, partition_epoch: int, isr: Any, recovery: Any
     ) -> None:
-        state = partition.replication
-        if state is None:
+        leader = leader._partition.replication
+        if leader is None:
             return
-        state._commit(isr, partition_epoch, recovery)
-        partition.isr = isr
-        brokers, now_ms = partition._cluster.brokers(), partition._now_ms()
-        partition._perform(state.maybe_increment_high_watermark(brokers, now_ms))
+        leader.state._commit(isr, partition_epoch, recovery)
+        leader._partition.isr_committed(isr)
+        brokers, now_ms = leader._parts.brokers(), leader._now_ms()
+        leader._perform(leader.state.maybe_increment_high_watermark(brokers, now_ms))
 
-    patches.replace(Partition, "proposal_succeeded", apply)
+    patches.replace(LeaderReplication, "proposal_succeeded", apply)
 
 
 def _high_watermark_below_min_isr(patches: Patches) -> None:

@@ -346,7 +346,7 @@ def maximal_isr_of(partition: Any) -> Collection[int] | None:
     replication = getattr(partition, "replication", None)
     if partition.error is not ErrorCode.NONE or replication is None:
         return None
-    maximal: Collection[int] = replication.maximal_isr
+    maximal: Collection[int] = replication.state.maximal_isr
     return maximal
 
 

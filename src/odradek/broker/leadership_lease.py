@@ -211,9 +211,10 @@ class LeadershipLease:
     def _suspend(self, standing: Standing, now_ms: float) -> None:
         count = 0
         for partition in self._replica_manager.partitions():
-            if partition.replication is None or partition.is_suspended:
+            replication = partition.replication
+            if replication is None or partition.is_suspended:
                 continue
-            if not self._lease.may_lead(standing, now_ms, partition.last_fetch_of_isr_ms):
+            if not self._lease.may_lead(standing, now_ms, replication.last_fetch_of_isr_ms):
                 self._replica_manager.suspend(partition)
                 self._suspended.append(partition)
                 self._changed(partition.topic_partition)

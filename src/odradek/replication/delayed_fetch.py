@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
@@ -200,7 +200,7 @@ class LogRead:
         remaining = params.max_bytes - self.size_bytes
         try:
             if params.replica_id >= 0:
-                _refuse_replica(partition, target.leader_epoch)
+                refuse_replica(partition, target.leader_epoch)
             if not params.reads_zstd and partition.log.config.compression_type == "zstd":
                 raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             data = partition.read(
@@ -245,7 +245,7 @@ class LogRead:
         return False
 
 
-def _refuse_replica(partition: Partition, leader_epoch: int) -> None:
+def refuse_replica(partition: Partition, leader_epoch: int) -> NoReturn:
     """Raise the error for a replica's fetch: no other broker is a replica of the partition.
 
     Follows ``Partition.followerReplicaOrThrow``.

@@ -21,6 +21,7 @@ from odradek.replication.delayed_fetch import (
     FetchParams,
     LogRead,
     close_regions,
+    refuse_replica,
 )
 from odradek.replication.fetch_data import FetchPartitionData
 from odradek.results import PendingResult, Result
@@ -87,7 +88,10 @@ class FollowerRead(LogRead):
             self.has_news = True
             limit = 0
         try:
-            data = partition.fetch_as_follower(
+            replication = partition.replication
+            if replication is None:
+                refuse_replica(partition, target.leader_epoch)
+            data = replication.fetch(
                 news.replica_id,
                 news.broker_epoch,
                 target,

@@ -114,10 +114,7 @@ class FollowerNews:
     # --- reports of partitions ---
 
     def appended(self, partition: Partition, size_bytes: int) -> None:
-        target = self._targets[partition]
-        if target not in self._changed:
-            partition.follower_was_idle(self)
-            self._changed[target] = None
+        self.changed(partition)
         self.unread_bytes += size_bytes
         if self.waiting is not None:
             self.waiting.appended(size_bytes)
@@ -125,7 +122,10 @@ class FollowerNews:
     def changed(self, partition: Partition) -> None:
         target = self._targets[partition]
         if target not in self._changed:
-            partition.follower_was_idle(self)
+            replication = partition.replication
+            if replication is not None:
+                # The session visits only partitions with news, so earlier fetches are noted here.
+                replication.state.follower_was_idle(self.replica_id, self.last_fetch_ms)
             self._changed[target] = None
 
     def interrupt(self, partition: Partition) -> None:

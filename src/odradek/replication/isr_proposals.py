@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from odradek.protocol.messages.alter_partition_response import (
         PartitionData as PartitionResult,
     )
-    from odradek.replication.partition import Partition
+    from odradek.replication.leader_replication import Proposer
     from odradek.replication.replication_state import IsrProposal
     from odradek.results import Result
 
@@ -52,7 +52,7 @@ the broker epoch of that time.
 class Outcome(NamedTuple):
     """The controller's answer to one proposal. `result` is set without an error."""
 
-    partition: Partition
+    proposer: Proposer
     proposal: IsrProposal
     error: ErrorCode
     result: PartitionResult | None = None
@@ -67,15 +67,15 @@ class ProposalQueue:
         in_flight: The proposals of the request in flight. Empty without a request.
     """
 
-    waiting: dict[Partition, IsrProposal] = field(default_factory=dict)
-    in_flight: dict[Partition, IsrProposal] = field(default_factory=dict)
+    waiting: dict[Proposer, IsrProposal] = field(default_factory=dict)
+    in_flight: dict[Proposer, IsrProposal] = field(default_factory=dict)
 
-    def add(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Add a proposal. It replaces a waiting one of the same partition."""
-        self.waiting.pop(partition, None)
-        self.waiting[partition] = proposal
+    def add(self, proposer: Proposer, proposal: IsrProposal) -> None:
+        """Add a proposal. It replaces a waiting one of the same leader."""
+        self.waiting.pop(proposer, None)
+        self.waiting[proposer] = proposal
 
-    def begin_request(self) -> dict[Partition, IsrProposal]:
+    def begin_request(self) -> dict[Proposer, IsrProposal]:
         """Return the proposals for the next request, which are in flight from now on.
 
         None are returned while a request is in flight. Proposals are left out that have become void
@@ -83,13 +83,13 @@ class ProposalQueue:
         """
         if self.in_flight:
             return {}
-        taken: dict[Partition, IsrProposal] = {}
-        for partition in tuple(self.waiting):
+        taken: dict[Proposer, IsrProposal] = {}
+        for proposer in tuple(self.waiting):
             if len(taken) == PARTITIONS_PER_REQUEST_MAX:
                 break
-            proposal = self.waiting.pop(partition)
-            if partition.is_pending(proposal):
-                taken[partition] = proposal
+            proposal = self.waiting.pop(proposer)
+            if proposer.is_pending(proposal):
+                taken[proposer] = proposal
         self.in_flight = taken
         return taken
 
@@ -106,24 +106,24 @@ class ProposalQueue:
                 for each in topic.partitions:
                     results[topic.topic_id, each.partition_index] = each
         outcomes = []
-        for partition, proposal in in_flight.items():
-            result = results.get((partition.topic_id, partition.topic_partition.partition))
+        for proposer, proposal in in_flight.items():
+            result = results.get((proposer.topic_id, proposer.topic_partition.partition))
             error = ErrorCode.UNKNOWN_SERVER_ERROR
             if result is not None:
                 error = received_code(result.error_code)
-            outcomes.append(Outcome(partition, proposal, error, None if error else result))
+            outcomes.append(Outcome(proposer, proposal, error, None if error else result))
         return outcomes
 
 
 def request_of(
-    broker_id: BrokerId, broker_epoch: int, proposals: dict[Partition, IsrProposal]
+    broker_id: BrokerId, broker_epoch: int, proposals: dict[Proposer, IsrProposal]
 ) -> AlterPartitionRequest:
     """Return the request with the proposals."""
     topics: dict[Uuid, list[PartitionData]] = {}
-    for partition, proposal in proposals.items():
-        topics.setdefault(partition.topic_id, []).append(
+    for proposer, proposal in proposals.items():
+        topics.setdefault(proposer.topic_id, []).append(
             PartitionData(
-                partition.topic_partition.partition,
+                proposer.topic_partition.partition,
                 proposal.leader_epoch,
                 new_isr_with_epochs=[BrokerState(*member) for member in proposal.isr],
                 leader_recovery_state=int(proposal.leader_recovery_state),
@@ -161,9 +161,9 @@ class IsrProposals:
         self._timer: Timer | None = None
         self._stopped = False
 
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+    def propose(self, proposer: Proposer, proposal: IsrProposal) -> None:
         """Send a proposal, together with all others of this iteration of the event loop."""
-        self._queue.add(partition, proposal)
+        self._queue.add(proposer, proposal)
         if not self._queue.in_flight:
             self._schedule(0)
 
@@ -217,13 +217,13 @@ class IsrProposals:
 
 
 def _apply(outcomes: Iterable[Outcome]) -> None:
-    """Pass the outcomes on to the partitions, which propose again if they have to."""
-    for partition, proposal, error, result in outcomes:
+    """Pass the outcomes on to the leaders, which propose again if they have to."""
+    for proposer, proposal, error, result in outcomes:
         if result is None:
-            partition.proposal_failed(proposal, error)
+            proposer.proposal_failed(proposal, error)
             continue
-        logger.info("the ISR of %s is %s now", partition.topic_partition, result.isr)
-        partition.proposal_succeeded(
+        logger.info("the ISR of %s is %s now", proposer.topic_partition, result.isr)
+        proposer.proposal_succeeded(
             proposal,
             result.leader_epoch,
             result.partition_epoch,

@@ -10,8 +10,8 @@ append itself, or, if the topic sets flush.messages, after the flush that covers
 such a flush is due the high watermark stays behind it, so that consumers do not read records that
 may still be lost.
 
-With other replicas, a `ReplicationState` decides on high watermark and ISR. The partition passes
-events on to it, and performs the effects. The state lives for one leader epoch.
+With other replicas, a `LeaderReplication` decides on high watermark and ISR. The partition passes
+events on to it. The object lives for one leader epoch, and only a broker of a cluster has one.
 """
 
 from __future__ import annotations
@@ -21,36 +21,24 @@ from typing import TYPE_CHECKING, Protocol
 
 from odradek.config.log_config import LONG_MAX
 from odradek.errors import ErrorCode, KafkaError
-from odradek.log.follower_read import read_for_follower
 from odradek.log.residency import NotResident
 from odradek.log.state.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
-from odradek.metadata.image import NO_LEADER, LeaderRecoveryState, PartitionImage
+from odradek.metadata.image import NO_LEADER
 from odradek.metadata.topics import INTERNAL_TOPICS
-from odradek.replication.fetch_data import (
-    ColdRead,
-    FetchIsolation,
-    FetchPartitionData,
-    FollowerTarget,
-)
-from odradek.replication.replication_state import NEVER_MS, NO_EFFECTS, Effects, ReplicationState
-from odradek.replication.uncommitted_sizes import UncommittedSizes
-from odradek.replication.waiting_operations import (
-    FetchingFollower,
-    WaitingOperation,
-    WaitingOperations,
-)
+from odradek.replication.fetch_data import ColdRead, FetchIsolation, FetchPartitionData
+from odradek.replication.waiting_operations import WaitingOperation, WaitingOperations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from odradek.environment.clock import Clock
     from odradek.ids import BrokerId, TopicPartition, Uuid
     from odradek.log.log_append_info import LogAppendInfo
     from odradek.log.log_read import LogReadInfo
     from odradek.log.state.verification import Origin, VerificationGuard
     from odradek.log.unified_log import UnifiedLog
+    from odradek.metadata.image import PartitionImage
     from odradek.records.validate import Writable
-    from odradek.replication.replication_state import Brokers, IsrProposal
+    from odradek.replication.leader_replication import LeaderReplication
 
 ACKS_ALL = -1
 ACKS_LEADER = 1
@@ -63,30 +51,11 @@ _ANY_SIZE = 1 << 62
 _LOG_END, _COMMITTED = FetchIsolation.LOG_END, FetchIsolation.COMMITTED
 
 
-class ProposalSender(Protocol):
-    """Sends proposed ISRs to the controller."""
+class ReplicationFactory(Protocol):
+    """Creates the objects for partitions with other replicas. A single broker has none."""
 
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Send a proposal. It replaces an earlier one of the same partition."""
-
-
-class LeaderParts(Protocol):
-    """The parts of a cluster for the leader of a partition with other replicas."""
-
-    @property
-    def isr_proposals(self) -> ProposalSender: ...
-
-    @property
-    def brokers(self) -> Callable[[], Brokers]:
-        """Returns the registered brokers of the newest image."""
-
-    @property
-    def clock(self) -> Clock:
-        """The clock for lag times."""
-
-    @property
-    def replica_lag_time_max_ms(self) -> int:
-        """A follower that has not caught up for longer leaves the ISR."""
+    def lead(self, partition: Partition, image: PartitionImage) -> LeaderReplication:
+        """Return a new object for the leader epoch of the image."""
 
 
 class Partition(WaitingOperations["Partition"]):
@@ -98,12 +67,11 @@ class Partition(WaitingOperations["Partition"]):
         topic_partition: The name of the topic, and the number of the partition.
         topic_id: The id of the topic.
         log: The log, in which the fetcher of a follower appends.
-        parts: The parts of a cluster. None in a single broker.
+        factory: Creates the state of other replicas. None in a single broker.
     """
 
     __slots__ = (
-        "_parts",
-        "_uncommitted",
+        "_factory",
         "_when_truncated",
         "acknowledges_on_append",
         "appends_as_received",
@@ -128,15 +96,14 @@ class Partition(WaitingOperations["Partition"]):
         topic_partition: TopicPartition,
         topic_id: Uuid,
         log: UnifiedLog,
-        parts: LeaderParts | None = None,
+        factory: ReplicationFactory | None = None,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         super().__init__(log)
-        self._parts = parts
-        # The state of the other replicas, while this broker leads a partition that has some.
-        self.replication: ReplicationState | None = None
-        self._uncommitted: UncommittedSizes | None = None
+        self._factory = factory
+        # The other replicas, while this broker leads a partition that has some.
+        self.replication: LeaderReplication | None = None
         # The change of leadership that waits for the end of a truncation.
         self._when_truncated: Callable[[], None] | None = None
         self.leader: int = NO_LEADER
@@ -172,22 +139,7 @@ class Partition(WaitingOperations["Partition"]):
         self.acknowledges_on_append = self.appends_as_received and config.flush_messages == LONG_MAX
         self.commits_on_append = self.acknowledges_on_append and len(self.replicas) <= 1
         if self.replication is not None:
-            parts = self._cluster
-            lag_ms = parts.replica_lag_time_max_ms
-            brokers, now_ms = parts.brokers(), self._now_ms()
-            effects = self.replication.configure(
-                config.min_insync_replicas, lag_ms, brokers, now_ms
-            )
-            self._perform(effects)
-
-    @property
-    def _cluster(self) -> LeaderParts:
-        assert self._parts is not None
-        return self._parts
-
-    def _now_ms(self) -> int:
-        """Return the time for lag times."""
-        return int(self._cluster.clock.monotonic_ms())
+            self.replication.configure()
 
     def become_leader(self, image: PartitionImage) -> None:
         """Become the leader, or update the replicas and the ISR of an epoch that this broker leads.
@@ -222,56 +174,34 @@ class Partition(WaitingOperations["Partition"]):
         ):
             # Even a duplicate of a recovered record is acknowledged only after the fsync.
             self.flush_due_offset = log.log_end_offset
-        if self._parts is not None and len(image.replicas) > 1:
-            self._lead_replicas(image, is_new_epoch)
+        if self._factory is not None and len(image.replicas) > 1:
+            self._lead_replicas(self._factory, image, is_new_epoch)
         else:
             is_new_epoch = is_new_epoch or self.replication is not None
-            self.replication = self._uncommitted = None
+            self.replication = None
             if is_new_epoch and not self.flush_due_offset:
-                self._advance_high_watermark(log.log_end_offset)
+                self.advance_high_watermark(log.log_end_offset)
         self.config_changed()
 
-    def _lead_replicas(self, image: PartitionImage, is_new_epoch: bool) -> None:
-        """Begin the leader epoch with a new state, so that no position of an earlier one counts."""
-        parts, log = self._cluster, self.log
-        brokers, now_ms = parts.brokers(), self._now_ms()
+    def _lead_replicas(
+        self, factory: ReplicationFactory, image: PartitionImage, is_new_epoch: bool
+    ) -> None:
         replication = self.replication
         if replication is not None and not is_new_epoch:
-            self._perform(replication.partition_changed(image, brokers, now_ms))
-            for follower in self._followers:
+            replication.partition_changed(image)
+            for follower in self.followers:
                 if follower.replica_id not in image.isr:
                     # It may have caught up before it was removed, and joins at its next visit.
                     follower.changed(self)
             return
-        self._uncommitted = UncommittedSizes()
-        replication = self.replication = ReplicationState(
-            image.leader,
-            image,
-            min_insync_replicas=log.config.min_insync_replicas,
-            replica_lag_time_max_ms=parts.replica_lag_time_max_ms,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            high_watermark=log.high_watermark,
-            now_ms=now_ms,
-        )
+        log = self.log
         committable_offset = log.log_end_offset
         if self.flush_due_offset:
             committable_offset = max(log.high_watermark, log.recovery_point)
-        self._perform(replication.leader_flushed(committable_offset, brokers, now_ms))
-        for follower in tuple(self._followers):
+        replication = self.replication = factory.lead(self, image)
+        replication.flushed(committable_offset)
+        for follower in tuple(self.followers):
             follower.interrupt(self)
-
-    def _perform(self, effects: Effects) -> None:
-        """Perform the effects of an event."""
-        if effects is NO_EFFECTS:
-            return
-        if effects.proposal is not None:
-            self._cluster.isr_proposals.propose(self, effects.proposal)
-        if effects.high_watermark is not None:
-            self._advance_high_watermark(effects.high_watermark)
-        if effects.low_watermark is not None:
-            while deletion := self._deletions.first_up_to(effects.low_watermark):
-                deletion.resolve(self, ErrorCode.NONE)
 
     def become_follower(self, image: PartitionImage) -> bool:
         """Stop leading the partition, which the image's leader (-1: none) leads.
@@ -300,7 +230,7 @@ class Partition(WaitingOperations["Partition"]):
         The high watermark of a follower is at most its log end (rule R8).
         """
         log = self.log
-        self._advance_high_watermark(min(leader_high_watermark, log.log_end_offset))
+        self.advance_high_watermark(min(leader_high_watermark, log.log_end_offset))
         if leader_log_start_offset > log.log_start_offset:
             log.raise_log_start(min(leader_log_start_offset, log.high_watermark))
             self.log_start_offset_raised()
@@ -326,7 +256,7 @@ class Partition(WaitingOperations["Partition"]):
 
         Delayed produce requests fail with `error`. Delayed fetches read again.
         """
-        self.replication = self._uncommitted = None
+        self.replication = None
         self.is_suspended = False
         self._refuse(error)
 
@@ -364,12 +294,9 @@ class Partition(WaitingOperations["Partition"]):
         """
         if self.error:
             return self.error
-        replication = self.replication
-        if replication is None:
-            return ErrorCode.NONE if self.log.high_watermark >= required_offset else None
-        if committed:
-            return replication.acknowledgement(required_offset)
-        return ErrorCode.NONE if replication.committable_offset >= required_offset else None
+        if self.replication is not None:
+            return self.replication.acknowledgement(required_offset, committed=committed)
+        return ErrorCode.NONE if self.log.high_watermark >= required_offset else None
 
     def watch_produce(
         self, produce: WaitingOperation[Partition], required_offset: int, *, committed: bool = True
@@ -384,17 +311,17 @@ class Partition(WaitingOperations["Partition"]):
         """The lowest log start of the replicas that are alive; -1 while one is not known."""
         if self.replication is None:
             return self.log.log_start_offset
-        return self.replication.low_watermark(self._cluster.brokers())
+        return self.replication.low_watermark
 
     def _interrupt_fetches(self) -> None:
         for fetch in (*self._fetches, *self._committed_fetches):
             fetch.interrupt()
-        for follower in tuple(self._followers):
+        for follower in tuple(self.followers):
             follower.interrupt(self)
 
     # --- appends ---
 
-    def append(
+    def append(  # noqa: C901 - calls are what this path costs
         self, batch: Writable, acks: int, now_ms: int, origin: Origin | None = None
     ) -> LogAppendInfo:
         """Append one batch as leader, synchronously.
@@ -426,7 +353,10 @@ class Partition(WaitingOperations["Partition"]):
             self.flush_due_offset = max(self.flush_due_offset, info.last_offset + 1)
         if replication is not None:
             if not info.duplicate:
-                self._leader_appended(replication, info.first_offset, len(batch))
+                size_bytes = len(batch)
+                for follower in self.followers:
+                    follower.appended(self, size_bytes)
+                replication.appended(info.first_offset, size_bytes, self.flush_due_offset)
         elif not self.flush_due_offset and not info.duplicate:
             if self._fetches:
                 size_bytes = len(batch)
@@ -435,23 +365,6 @@ class Partition(WaitingOperations["Partition"]):
             if self._committed_fetches:
                 self._stable_offset_moved(info.first_offset, len(batch))
         return info
-
-    def _leader_appended(
-        self, replication: ReplicationState, first_offset: int, size_bytes: int
-    ) -> None:
-        """Report an append to the followers and to the replication state."""
-        for follower in self._followers:
-            follower.appended(self, size_bytes)
-        log, parts = self.log, self._cluster
-        end_offset = log.log_end_offset
-        if self._uncommitted is not None:
-            self._uncommitted.add(first_offset, end_offset, size_bytes)
-        committable_offset = replication.committable_offset if self.flush_due_offset else end_offset
-        effects = replication.leader_appended(
-            end_offset, committable_offset, parts.brokers(), int(parts.clock.monotonic_ms())
-        )
-        if effects is not NO_EFFECTS:
-            self._perform(effects)
 
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, epoch_bump: bool = False
@@ -492,7 +405,7 @@ class Partition(WaitingOperations["Partition"]):
 
     def _check_min_isr(self) -> None:
         """Raise NOT_ENOUGH_REPLICAS. The minimum is at most the number of replicas."""
-        if self.replication is not None and self.replication.has_enough_replicas:
+        if self.replication is not None and self.replication.state.has_enough_replicas:
             return
         needed = min(self.log.config.min_insync_replicas, len(self.replicas))
         if len(self.isr) < needed:
@@ -517,14 +430,13 @@ class Partition(WaitingOperations["Partition"]):
         """Acknowledge the records below the offset, which need no further flush."""
         replication = self.replication
         if replication is None:
-            self._advance_high_watermark(committable_offset)
+            self.advance_high_watermark(committable_offset)
         else:
-            brokers, now_ms = self._cluster.brokers(), self._now_ms()
-            self._perform(replication.leader_flushed(committable_offset, brokers, now_ms))
+            replication.flushed(committable_offset)
         while produce := self._flushed_produces.first_up_to(committable_offset):
             produce.resolve(self, ErrorCode.NONE)
 
-    def _advance_high_watermark(self, offset: int) -> None:
+    def advance_high_watermark(self, offset: int) -> None:
         """Commit all records below `offset` and complete the operations that wait for it.
 
         The high watermark never decreases.
@@ -534,15 +446,15 @@ class Partition(WaitingOperations["Partition"]):
         if not log.advance_high_watermark(offset):
             return
         size_bytes = None
-        if self._uncommitted is not None:
-            size_bytes = self._uncommitted.take(committed_offset, offset)
+        if self.replication is not None:
+            size_bytes = self.replication.take_committed(committed_offset, offset)
         if size_bytes is None:
             size_bytes = _ANY_SIZE
-        for follower in self._followers:
+        for follower in self.followers:
             follower.changed(self)
         while produce := self._produces.first_up_to(offset):
             replication = self.replication
-            code = None if replication is None else replication.acknowledgement(offset)
+            code = None if replication is None else replication.state.acknowledgement(offset)
             produce.resolve(self, self.error if code is None else code)
         for fetch in tuple(self._fetches):
             fetch.appended(size_bytes)
@@ -560,165 +472,17 @@ class Partition(WaitingOperations["Partition"]):
             and not self.is_suspended
         )
 
-    def follower_was_idle(self, follower: FetchingFollower[Partition]) -> None:
-        """Note that a follower fetched and had all records, before the partition has news.
-
-        The session visits only partitions with news, so its earlier fetches are noted here.
-        """
-        if self.replication is not None:
-            self.replication.follower_was_idle(follower.replica_id, follower.last_fetch_ms)
-
     def is_in_isr(self, replica_id: BrokerId) -> bool:
         return replica_id in self.isr
 
-    def fetch_as_follower(
-        self,
-        replica_id: BrokerId,
-        broker_epoch: int,
-        target: FollowerTarget,
-        max_bytes: int,
-        cold_result: Callable[[], LogReadInfo] | None = None,
-        *,
-        updates: bool,
-    ) -> FetchPartitionData:
-        """Return the records from the offset of a follower's fetch up to the log end.
+    def isr_committed(self, isr: tuple[BrokerId, ...]) -> None:
+        """Take over the ISR that the controller has committed."""
+        self.isr = isr
 
-        The steps have the order of rules F1, F2, I1 and R3: leader epoch, last epoch, position of
-        the follower, high watermark, produce requests, read. A fetch that is refused or diverges
-        changes nothing.
-
-        Args:
-            replica_id, broker_epoch: The follower.
-            target: Its request.
-            max_bytes: The limit of the records, unless the first batch is larger. 0: no records.
-            cold_result: As for `read`.
-            updates: Whether the fetch changes the position of the follower. A fetch that was
-                delayed reads again, and does not.
-
-        Raises:
-            KafkaError: As for `read`, and the errors of `ReplicationState.follower_fetched`.
-            ColdRead: The disk would have to be read.
-        """
-        self.check_leader_epoch(target.leader_epoch)
-        replication = self.replication
-        if replication is None:
-            code = ErrorCode.UNKNOWN_LEADER_EPOCH
-            raise KafkaError(code, f"replica {replica_id} is not assigned")
-        log, offset = self.log, target.fetch_offset
-        data = FetchPartitionData(log.high_watermark, log.high_watermark, log.log_start_offset)
-        if target.last_fetched_epoch >= 0 and self._diverges(
-            offset, target.last_fetched_epoch, data
-        ):
-            return data
-        if offset < log.log_start_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if updates:
-            parts = self._cluster
-            effects = replication.follower_fetched(
-                replica_id,
-                broker_epoch,
-                offset,
-                target.follower_log_start_offset,
-                parts.brokers(),
-                int(parts.clock.monotonic_ms()),
-            )
-            if effects is not NO_EFFECTS:
-                self._perform(effects)
-                if self.error:
-                    raise KafkaError(self.error)
-        data.high_watermark = data.last_stable_offset = log.high_watermark
-        if max_bytes > 0:
-            self._read_for_follower(data, offset, max_bytes, cold_result)
-        return data
-
-    def _read_for_follower(
-        self,
-        data: FetchPartitionData,
-        offset: int,
-        max_bytes: int,
-        cold_result: Callable[[], LogReadInfo] | None,
-    ) -> None:
-        """Read records up to the log end into `data`. The uncommitted ones are copied."""
-        log, high_watermark = self.log, data.high_watermark
-        try:
-            if cold_result is None:
-                info = read_for_follower(log, offset, max_bytes, high_watermark, wait=False)
-            else:
-                info = cold_result()
-                if not log.confirm(offset, info):
-                    raise NotResident
-        except NotResident:
-            read = partial(read_for_follower, log, offset, max_bytes, high_watermark, wait=True)
-            raise ColdRead(read) from None
-        data.region = info.region
-        if info.region is None:
-            data.copied = info.copied
-        # Otherwise the follower fetches the records above the high watermark next.
-
-    def check_followers(self) -> None:
-        """Propose to remove followers that are out of sync. Note a log start that has moved.
-
-        The caller calls it every half of `replica.lag.time.max.ms`.
-        """
-        replication = self.replication
-        if replication is None or self.is_suspended:
-            return
-        if replication.log_start_offset != self.log.log_start_offset:
-            self.log_start_offset_raised()
-        now_ms = self._now_ms()
-        self._perform(replication.maybe_shrink_isr(now_ms))
-        if replication.high_watermark < replication.log_end_offset:
-            # A follower that is out of the ISR holds the high watermark for the lag time only.
-            brokers = self._cluster.brokers()
-            self._perform(replication.maybe_increment_high_watermark(brokers, now_ms))
-
-    def is_pending(self, proposal: IsrProposal) -> bool:
-        """Return whether a proposed ISR still waits for the controller or for newer metadata."""
-        return self.replication is not None and self.replication.pending is proposal
-
-    def proposal_succeeded(
-        self,
-        proposal: IsrProposal,
-        leader_epoch: int,
-        partition_epoch: int,
-        isr: tuple[BrokerId, ...],
-        leader_recovery_state: LeaderRecoveryState,
-    ) -> None:
-        """Apply the controller's response to a proposed ISR (rule I5).
-
-        A response with a later partition epoch has no effect: the image with that partition epoch
-        is about to arrive, together with all earlier changes of configs.
-        """
-        replication = self.replication
-        if replication is None or partition_epoch > replication.partition_epoch:
-            return
-        image = PartitionImage(
-            self.topic_partition.partition,
-            replication.broker_id,
-            leader_epoch,
-            partition_epoch,
-            replication.replicas,
-            isr,
-            leader_recovery_state=leader_recovery_state,
-        )
-        brokers, now_ms = self._cluster.brokers(), self._now_ms()
-        effects = replication.alter_partition_succeeded(proposal, image, brokers, now_ms)
-        self.isr = replication.isr
-        self._perform(effects)
-
-    def proposal_failed(self, proposal: IsrProposal, error: ErrorCode) -> None:
-        """Apply the controller's error for a proposed ISR, or a lost response (rule I5)."""
-        if self.replication is not None:
-            brokers, now_ms = self._cluster.brokers(), self._now_ms()
-            self._perform(self.replication.alter_partition_failed(proposal, error, brokers, now_ms))
-
-    @property
-    def last_fetch_of_isr_ms(self) -> int:
-        """The monotonic time of the last fetch by a follower in the ISR, NEVER_MS without one."""
-        if self.replication is None:
-            return NEVER_MS
-        times = (each.last_fetch_ms for each in self._followers if self.is_in_isr(each.replica_id))
-        return max(self.replication.last_fetch_of_isr_ms, *times, NEVER_MS)
+    def low_watermark_moved(self, low_watermark: int) -> None:
+        """Complete the DeleteRecords requests up to the low watermark."""
+        while deletion := self._deletions.first_up_to(low_watermark):
+            deletion.resolve(self, ErrorCode.NONE)
 
     # --- reads ---
 
@@ -779,7 +543,7 @@ class Partition(WaitingOperations["Partition"]):
         data = FetchPartitionData(high_watermark, stable_offset, log.log_start_offset)
         if self.error or leader_epoch >= 0:
             self.check_leader_epoch(leader_epoch, or_follower=from_follower)
-        if last_fetched_epoch >= 0 and self._diverges(offset, last_fetched_epoch, data):
+        if last_fetched_epoch >= 0 and self.diverges(offset, last_fetched_epoch, data):
             return data
         try:
             if cold_result is None:
@@ -819,14 +583,14 @@ class Partition(WaitingOperations["Partition"]):
         return (
             self.replication is not None
             and isolation is not FetchIsolation.LOG_END
-            and not self.replication.is_high_watermark_of_epoch
+            and not self.replication.state.is_high_watermark_of_epoch
         )
 
     @property
     def log_start_offset(self) -> int:
         return self.log.log_start_offset
 
-    def _diverges(self, offset: int, last_fetched_epoch: int, data: FetchPartitionData) -> bool:
+    def diverges(self, offset: int, last_fetched_epoch: int, data: FetchPartitionData) -> bool:
         """Return whether the reader's log diverged.
 
         If so, `data` gets the end of the common part.
@@ -864,8 +628,7 @@ class Partition(WaitingOperations["Partition"]):
         """Interrupt delayed fetches, because their offsets may be below the new log start."""
         for fetch in (*self._fetches, *self._committed_fetches):
             fetch.interrupt()
-        for follower in self._followers:
+        for follower in self.followers:
             follower.changed(self)
         if self.replication is not None:
-            log_start, brokers = self.log.log_start_offset, self._cluster.brokers()
-            self._perform(self.replication.log_start_changed(log_start, brokers))
+            self.replication.log_start_raised()

@@ -35,7 +35,6 @@ from odradek.replication.delayed_fetch import (
 from odradek.replication.delayed_produce import DelayedDeleteRecords, DelayedProduce
 from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
 from odradek.replication.fetch_data import FetchPartitionData
-from odradek.replication.follower_fetch import FollowerData, fetch_for_follower
 from odradek.replication.offset_lookup import OffsetLookup
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from odradek.replication.purgatory import Deadlines, Purgatory
@@ -45,7 +44,6 @@ from odradek.replication.record_append import (
     AppendResult,
     RecordAppend,
 )
-from odradek.replication.replication_parts import FollowedPartition
 from odradek.results import PendingResult, Result
 from odradek.slicing import ELEMENTS_PER_SLICE, sliced
 
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
     from odradek.metadata.image import PartitionImage, TopicImage
     from odradek.offloading import WorkRunner
     from odradek.replication.fetch_data import FetchIsolation
+    from odradek.replication.follower_fetch import FollowerData
     from odradek.replication.follower_news import FollowerNews
     from odradek.replication.replication_parts import ReplicationParts
 
@@ -100,8 +99,7 @@ class ReplicaManager:
         self.decompression = decompression
         self._replication = replication
         # Changes for the fetchers, which are passed on at the end of a time slice.
-        self._followed: dict[TopicPartition, FollowedPartition] = {}
-        self._unfollowed: dict[TopicPartition, None] = {}
+        self._fetcher_changes = None if replication is None else replication.fetcher_changes()
         # Increased by each change of a partition's existence, leadership or configs. Caches that
         # were filled in an older generation must not be used (`broker.requests.repeated_produce`,
         # `broker.requests.repeated_fetch`).
@@ -264,9 +262,8 @@ class ReplicaManager:
             if partition.become_follower(image):
                 if image.leader == NO_LEADER:
                     self._unfollow(key)
-                else:
-                    followed = FollowedPartition(partition, image.leader, image.leader_epoch)
-                    self._followed[key] = followed
+                elif self._fetcher_changes is not None:
+                    self._fetcher_changes.follow(partition, image.leader, image.leader_epoch)
             return
         self._unfollow(key)
         if partition.log.is_truncating:
@@ -285,20 +282,13 @@ class ReplicaManager:
             self._apply_leadership(partition, image)
 
     def _unfollow(self, key: TopicPartition) -> None:
-        self._followed.pop(key, None)
-        self._unfollowed[key] = None
+        if self._fetcher_changes is not None:
+            self._fetcher_changes.unfollow(key)
 
     def _update_fetchers(self) -> None:
         """Pass the changes since the last call on to the fetchers."""
-        followed, self._followed = self._followed, {}
-        unfollowed, self._unfollowed = self._unfollowed, {}
-        if self._replication is None:
-            return
-        fetchers = self._replication.fetchers
-        if unfollowed:
-            fetchers.unfollow(tuple(unfollowed))
-        if followed:
-            fetchers.follow(tuple(followed.values()))
+        if self._fetcher_changes is not None:
+            self._fetcher_changes.pass_on()
 
     def _update_config(self, partition: Partition, config: LogConfig) -> None:
         if partition.log.config != config:
@@ -489,6 +479,8 @@ class ReplicaManager:
         The positions of the follower change before the data is read. The result is executed then.
         It is done when `params.min_bytes` were read, or time is up. The caller closes its regions.
         """
+        from odradek.replication.follower_fetch import fetch_for_follower
+
         replication = self._replication
         if replication is not None:
             registration = replication.brokers().get(news.replica_id)
@@ -646,7 +638,7 @@ class ReplicaManager:
         """
         for checked, partition in enumerate(tuple(self._partitions.values()), 1):
             if partition.replication is not None:
-                partition.check_followers()
+                partition.replication.check_followers()
             if not checked % ELEMENTS_PER_SLICE:
                 yield
 

@@ -1,6 +1,7 @@
-"""The parts of a cluster that partitions with several replicas use. A single broker has none.
+"""The parts of a cluster that partitions with several replicas use.
 
-`ReplicaManager` and `Partition` see the other brokers only through these interfaces.
+`ReplicaManager` and `Partition` see the other brokers only through `ReplicationParts`. A single
+broker has none, and does not import this module.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from odradek.ids import BrokerId
+from odradek.ids import BrokerId, TopicPartition
+from odradek.replication.leader_replication import LeaderReplication, ProposalSender
 
 if TYPE_CHECKING:
     from odradek.environment.clock import Clock
-    from odradek.ids import TopicPartition
-    from odradek.replication.partition import Partition, ProposalSender
+    from odradek.metadata.image import PartitionImage
+    from odradek.replication.partition import Partition
     from odradek.replication.replication_state import Brokers
 
 
@@ -45,9 +47,37 @@ class Fetchers(Protocol):
         """End all fetches."""
 
 
+class FetcherChanges:
+    """Partitions to follow, and to follow no longer, until the end of a time slice."""
+
+    def __init__(self, fetchers: Fetchers) -> None:
+        self._fetchers = fetchers
+        self._followed: dict[TopicPartition, FollowedPartition] = {}
+        self._unfollowed: dict[TopicPartition, None] = {}
+
+    def follow(self, partition: Partition, leader: BrokerId, leader_epoch: int) -> None:
+        """Fetch the partition from a leader. It replaces an earlier change of the partition."""
+        followed = FollowedPartition(partition, leader, leader_epoch)
+        self._followed[partition.topic_partition] = followed
+
+    def unfollow(self, key: TopicPartition) -> None:
+        """Fetch the partition no longer."""
+        self._followed.pop(key, None)
+        self._unfollowed[key] = None
+
+    def pass_on(self) -> None:
+        """Pass the changes since the last call on to the fetchers."""
+        followed, self._followed = self._followed, {}
+        unfollowed, self._unfollowed = self._unfollowed, {}
+        if unfollowed:
+            self._fetchers.unfollow(tuple(unfollowed))
+        if followed:
+            self._fetchers.follow(tuple(followed.values()))
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicationParts:
-    """The parts of a cluster for partitions with other replicas.
+    """The parts of a cluster for partitions with other replicas (`ReplicationFactory`).
 
     Attributes:
         broker_epoch: Returns the epoch of this broker's registration.
@@ -61,3 +91,11 @@ class ReplicationParts:
     broker_epoch: Callable[[], int]
     clock: Clock
     replica_lag_time_max_ms: int
+
+    def lead(self, partition: Partition, image: PartitionImage) -> LeaderReplication:
+        """Return the state of the other replicas for a new leader epoch of this broker."""
+        return LeaderReplication(partition, image, self)
+
+    def fetcher_changes(self) -> FetcherChanges:
+        """Return an empty collection of changes for the fetchers."""
+        return FetcherChanges(self.fetchers)

@@ -287,21 +287,21 @@ class ReplicationState:
         self._set_partition(partition, now_ms)
         return self.maybe_increment_high_watermark(brokers, now_ms)
 
-    def leader_appended(
-        self, log_end_offset: int, committable_offset: int, brokers: Brokers, now_ms: int
-    ) -> Effects:
+    def leader_appended(self, log_end_offset: int, committable_offset: int) -> bool:
         """Note the new log end after an append by the leader.
 
         Args:
+            log_end_offset: The new log end.
             committable_offset: The end of the records that need no further flush. It is the log end
                 unless `flush.messages` requires a flush.
+
+        Returns:
+            Whether the leader is the maximal ISR, so that the caller performs
+            `maybe_increment_high_watermark`. Another member cannot have the new records yet.
         """
         self.log_end_offset = log_end_offset
         self.committable_offset = committable_offset
-        # Another member of the maximal ISR cannot have the new records yet.
-        if self._maximal_isr_size > 1:
-            return NO_EFFECTS
-        return self.maybe_increment_high_watermark(brokers, now_ms)
+        return self._maximal_isr_size == 1
 
     def leader_flushed(self, committable_offset: int, brokers: Brokers, now_ms: int) -> Effects:
         """Note that the leader's records below `committable_offset` need no further flush."""

@@ -53,9 +53,9 @@ class WaitingOperations(Generic[P]):
         "_deletions",
         "_fetches",
         "_flushed_produces",
-        "_followers",
         "_produces",
         "_stable_offset_seen",
+        "followers",
         "log",
     )
 
@@ -67,7 +67,7 @@ class WaitingOperations(Generic[P]):
         self._committed_fetches: dict[WaitingFetch, None] = {}
         self._stable_offset_seen = 0
         # The fetch sessions of followers with this partition.
-        self._followers: dict[FetchingFollower[P], None] = {}
+        self.followers: dict[FetchingFollower[P], None] = {}
         # Produce requests that wait for the high watermark, or only for a flush.
         self._produces: OffsetQueue[WaitingOperation[P]] = OffsetQueue()
         self._flushed_produces: OffsetQueue[WaitingOperation[P]] = OffsetQueue()
@@ -88,10 +88,20 @@ class WaitingOperations(Generic[P]):
 
     def watch_follower(self, follower: FetchingFollower[P]) -> None:
         """Report news to the fetch session of a follower."""
-        self._followers[follower] = None
+        self.followers[follower] = None
 
     def unwatch_follower(self, follower: FetchingFollower[P]) -> None:
-        self._followers.pop(follower, None)
+        self.followers.pop(follower, None)
+
+    def last_fetch_ms(self, replicas: tuple[BrokerId, ...], visited_ms: int) -> int:
+        """Return the time of the last fetch by a session of these replicas.
+
+        A session visits only partitions with news. `visited_ms` is the time of the last visit.
+        """
+        for follower in self.followers:
+            if follower.replica_id in replicas and follower.last_fetch_ms > visited_ms:
+                visited_ms = follower.last_fetch_ms
+        return visited_ms
 
     def unwatch_produce(self, produce: WaitingOperation[P]) -> None:
         self._produces.remove(produce)
