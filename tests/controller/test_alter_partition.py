@@ -160,3 +160,17 @@ def test_i4_leader_that_may_not_lead_is_replaced() -> None:
     brokers = {**BROKERS, ONE: replace(BROKERS[ONE], fenced=True)}
     request = replace(EXPANSION, isr=((ONE, 101), (TWO, 102)))
     assert decide(request, brokers=brokers).error is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_i4_member_that_is_not_registered_is_refused() -> None:
+    brokers = {broker: each for broker, each in BROKERS.items() if broker != THREE}
+    assert decide(EXPANSION, brokers=brokers).error is ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_i4_leader_without_its_directory_is_replaced_and_the_change_is_written() -> None:
+    """The leader is live, but its log directory has failed."""
+    policy = ElectionPolicy(min_insync_replicas=2)
+    result = alter_partition(PARTITION, EXPANSION, BROKERS, lambda broker: broker != ONE, policy)
+    assert (result.error, result.changed) == (ErrorCode.NEW_LEADER_ELECTED, True)
+    assert result.partition is not None
+    assert (result.partition.leader, result.partition.leader_epoch) == (TWO, 8)

@@ -11,16 +11,20 @@ from odradek.controller import take_over
 from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.broker_plans import with_live_leaders
 from odradek.controller.cluster_controller import ControllerSettings
+from odradek.controller.controller_term import _cut
 from odradek.controller.take_over import Elected, Standby, contend
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId
+from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
+from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.image import NO_LEADER, BrokerRegistration
 from odradek.metadata.store.interface import Operation, UnknownOutcomeError, WatchEvent, Written
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import NewTopic
+from odradek.protocol.messages.config_record import ConfigRecord
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.partition_record import PartitionRecord
+from odradek.protocol.messages.topic_record import TopicRecord
 from odradek.result_tasks import wait
 from tests.controller.cluster_nodes import Node, World
 from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
@@ -285,3 +289,46 @@ def test_later_deletions_do_not_wait_for_a_broker_that_was_unregistered() -> Non
         waiting = controller.image.deletions[topic_id].brokers
         assert set(waiting) == set(world.nodes) - {node.id}
         _stable(world)
+
+
+def test_divided_change_keeps_a_topic_and_its_configs_together() -> None:
+    topic = TopicRecord("a", Uuid(bytes(16)))
+    first, second, other = (
+        ConfigRecord(int(ResourceType.TOPIC), resource, key, "1")
+        for resource, key in (("a", "x"), ("a", "y"), ("b", "x"))
+    )
+    partitions = [PartitionRecord(number, topic.topic_id) for number in range(2)]
+    assert _cut([topic, first, second, *partitions]) == 3
+    assert _cut([topic, first, *partitions]) == 2
+    assert _cut([first, second, other]) == 2
+    assert _cut([other, first, second]) == 1
+    assert _cut([topic, first, second]) is None
+    assert _cut([first, second]) is None
+    assert _cut([topic]) is None
+    assert _cut([*partitions, *partitions]) == 2
+
+
+def test_controller_serves_requests_after_the_first_write_of_its_term() -> None:
+    """Before it, the elections of the take-over are missing in the image."""
+    with running() as world:
+        active = world.active()
+        assert active is not None
+        standby = _other(world)
+        seen: list[bool] = []
+        multi = standby.store.multi
+
+        async def recorded(operations: Sequence[Operation]) -> list[Written]:
+            if any(each.path == znodes.METADATA for each in operations):
+                seen.append(standby.controller.is_active)
+                with pytest.raises(KafkaError) as raised:
+                    await standby.controller.allocate_producer_ids()
+                assert raised.value.code is ErrorCode.NOT_CONTROLLER
+            return await multi(operations)
+
+        standby.store.multi = recorded  # type: ignore[method-assign]
+        for node in world.nodes.values():
+            if node is not standby:
+                world.run(node.kill())
+        world.advance(30)
+        assert standby.controller.is_active
+        assert seen == [False]

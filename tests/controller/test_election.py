@@ -415,3 +415,34 @@ def test_any_sequence_keeps_the_sets_of_a_partition_consistent(
         assert image.leader_epoch - before.leader_epoch in (0, 1, 2)
         assert (image.leader != before.leader) <= (image.leader_epoch > before.leader_epoch)
         assert (image != before) == (image.partition_epoch > before.partition_epoch)
+
+
+# --- combinations that few histories reach ---
+
+
+def test_e2_other_leader_is_not_elected_when_the_preferred_one_is_not_available() -> None:
+    """The present leader may not lead either. Another election replaces it."""
+    with pytest.raises(KafkaError) as raised:
+        elect_preferred(partition(leader=2, isr=(2, 3)), alive(3), MIN_ISR_2)
+    assert raised.value.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def test_e3_requested_unclean_election_without_a_live_replica_is_refused() -> None:
+    """The ELR of this partition would change, but no leader would be elected."""
+    before = partition(leader=NO_LEADER, isr=(2, 3), elr=(1,))
+    assert changed_partition(before, alive(), MIN_ISR_2, election=Election.UNCLEAN) is not None
+    with pytest.raises(KafkaError) as raised:
+        elect_unclean(before, alive(), MIN_ISR_2)
+    assert raised.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def test_e4_last_known_leader_waits_for_a_member_of_the_isr() -> None:
+    before = partition(leader=NO_LEADER, isr=(2,), last_known=(1,))
+    assert changed_partition(before, alive(1), MIN_ISR_1) is None
+
+
+def test_e4_leader_is_the_last_known_one_only_if_the_isr_is_empty() -> None:
+    changed = changed_partition(partition(leader=1, isr=(1, 2)), alive(), MIN_ISR_1, isr=ids(2))
+    assert changed is not None
+    assert state(changed) == (NO_LEADER, ids(2), ())
+    assert changed.last_known_elr == ()
