@@ -441,6 +441,18 @@ def test_deletion_that_exceeds_one_write_is_completed_by_the_next_controller(
             _create(world, "a", 2, 2)
 
 
+def test_deletion_in_several_writes_removes_all_nodes_of_a_topic_of_any_size() -> None:
+    """For some sizes, the nodes of the topic itself do not fit in the write of its partitions."""
+    with running(conditions=SMALL) as world:
+        for count in range(20, 40):
+            _create(world, "a", count, 2)
+            topic_id = world.controller().image.topics_by_name[A].topic_id
+            assert world.run(world.controller().delete_topics([topic_id])) == [None]
+            assert world.ensemble.tree.children(znodes.TOPICS) == []
+            assert world.ensemble.tree.children(znodes.DELETE_TOPICS) == []
+        _stable(world)
+
+
 def test_partitions_that_exceed_one_write_are_added() -> None:
     with running(conditions=SMALL) as world:
         _create(world, "a", 2, 2)
