@@ -9,19 +9,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller.cluster_controller import ClusterController, ControllerSettings
 from odradek.controller.loading import load, prepare
 from odradek.environment.timers import LoopTimers
-from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
-from odradek.metadata.delta import MetadataDelta, MetadataProvenance
+from odradek.metadata.controller_channel import ControllerChannel
+from odradek.metadata.feed_client import FeedClient, FeedClientSettings
 from odradek.metadata.image import BrokerRegistration, Endpoint, MetadataImage
-from odradek.metadata.image_records import difference
-from odradek.metadata.records import decode_record
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from odradek.metadata.store.interface import (
     BadVersionError,
@@ -38,13 +36,13 @@ from odradek.metadata.store.interface import (
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.store.resolution import create_ephemeral
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
-from odradek.protocol.messages.metadata_feed_response import MetadataFeedResponse
 from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
-from odradek.result_tasks import wait
+from odradek.results import PendingResult, Result
 from tests.helpers.seeded_randomness import SeededRandomness
 from tests.helpers.virtual_loop import VirtualLoop
 
 R = TypeVar("R")
+FEED_SETTINGS = FeedClientSettings(max_wait_ms=500, retry_backoff_max_ms=100)
 OWN_PATHS = ("/brokers/topics/", "/config/", "/odradek/", "/latest_producer_id_block", "/admin/")
 
 
@@ -220,7 +218,6 @@ class Node:
     def __init__(self, world: World, node_id: BrokerId) -> None:
         self.world = world
         self.id = node_id
-        self.image = MetadataImage()
         self.boot_id = "boot"
         self.clean_epoch = -1
         self.directories: tuple[Uuid, ...] = (Uuid(bytes([node_id]) * 16),)
@@ -232,13 +229,23 @@ class Node:
     def _begin(self) -> None:
         world = self.world
         self.store = MemoryStore(world.ensemble, timers=world.timers)
-        self.image = MetadataImage()
         self.has_contended = False
         self.incarnation_id = world.randomness.uuid()
-        properties = {"node.id": str(self.id), **world.configs}
+        config = BrokerConfig.from_properties({"node.id": str(self.id), **world.configs})
+        self.feed = FeedClient(
+            cast("ControllerChannel", DirectChannel(self)),
+            config=config,
+            cluster_id="cluster",
+            broker_id=self.id,
+            broker_epoch=lambda: self.broker_epoch,
+            timers=world.timers,
+            clock=world.clock,
+            on_failure=lambda error: world.ensemble.violations.append(f"feed: {error!r}"),
+            settings=FEED_SETTINGS,
+        )
         self.controller = ClusterController(
             self.store,
-            BrokerConfig.from_properties(properties),
+            config,
             clock=world.clock,
             timers=world.timers,
             randomness=world.randomness,
@@ -247,14 +254,17 @@ class Node:
             settings=world.settings,
         )
 
+    @property
+    def image(self) -> MetadataImage:
+        """The image that this node has from the feed."""
+        return self.feed.image
+
     async def start(self) -> None:
         self.is_running = True
+        self.feed.start()
         self.store.subscribe(self._session_changed)
         await self.store.open()
-        self._tasks = [
-            asyncio.get_running_loop().create_task(call)
-            for call in (self._opened(self.store), self._follow(self.store))
-        ]
+        self._tasks = [asyncio.get_running_loop().create_task(self._opened(self.store))]
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.LOST and self.is_running:
@@ -301,6 +311,7 @@ class Node:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.feed.stop()
             self.store.abandon()
             await self.controller.stop()
 
@@ -308,74 +319,40 @@ class Node:
         self._begin()
         await self.start()
 
-    # --- the client of the feed ---
 
-    async def _follow(self, store: MemoryStore) -> None:
-        while True:
-            found = self.world.nodes.get(self.controller.controller_id)
-            if found is None or not found.is_running or not self.polls:
-                await asyncio.sleep(0.1)
-                continue
-            await asyncio.sleep(0.001)
-            request = MetadataFeedRequest(
-                "cluster",
-                self.id,
-                self.broker_epoch,
-                self.image.controller_epoch,
-                self.image.offset,
-                500,
-                100_000,
-            )
-            response = await wait(found.controller.feed.poll(request))
-            if response.error_code:
-                await asyncio.sleep(0.1)
-            elif response.image_required:
-                await self._fetch_image(found)
-            else:
-                self._apply(response)
+class DirectChannel:
+    """The channel of a node to the controller that it knows, without a network."""
 
-    def _apply(self, response: MetadataFeedResponse) -> None:
-        for delta in response.deltas:
-            assert delta.metadata_offset == self.image.offset + 1
-            changes = MetadataDelta(self.image)
-            for record in delta.records:
-                changes.replay(decode_record(record.frame))
-            self.image = changes.apply(
-                MetadataProvenance(
-                    BrokerId(response.controller_id), delta.controller_epoch, delta.metadata_offset
-                )
-            )
+    def __init__(self, node: Node) -> None:
+        self._node = node
 
-    async def _fetch_image(self, found: Node) -> None:
-        epoch, offset, position = -1, -1, 0
-        frames: list[bytes] = []
-        while position >= 0:
-            request = MetadataImageRequest(
-                "cluster", self.id, self.broker_epoch, epoch, offset, position, 2_000
-            )
-            response = await wait(found.controller.feed.image_chunk(request))
-            if response.error_code:
-                await asyncio.sleep(0.1)
-                return
-            if (response.image_controller_epoch, response.image_metadata_offset) != (epoch, offset):
-                epoch, offset = response.image_controller_epoch, response.image_metadata_offset
-                frames = []
-            frames += [record.frame for record in response.records]
-            position = response.next_position
-        empty = MetadataImage(cluster_id="cluster")
-        whole = MetadataDelta(empty)
-        for frame in frames:
-            whole.replay(decode_record(frame))
-        provenance = MetadataProvenance(BrokerId(response.controller_id), epoch, offset)
-        changes = MetadataDelta(replace(self.image, cluster_id="cluster"))
-        for record in difference(self.image, whole.apply(provenance)):
-            changes.replay(record)
-        self.image = changes.apply(provenance)
+    def send(
+        self,
+        request: MetadataFeedRequest | MetadataImageRequest,
+        response: type[Any],
+        *,
+        timeout_ms: float | None = None,
+    ) -> Result[Any]:
+        node = self._node
+        found = node.world.nodes.get(node.controller.controller_id)
+        if found is None or not found.is_running or not node.polls:
+            result: PendingResult[Any] = PendingResult()
+            result.fail(ConnectionError("no controller"))
+            return result
+        feed = found.controller.feed
+        if isinstance(request, MetadataFeedRequest):
+            request.max_bytes = min(request.max_bytes, 100_000)
+            return feed.poll(request)
+        request.max_bytes = min(request.max_bytes, 2_000)
+        return feed.image_chunk(request)
+
+    def disconnect(self) -> None:
+        """Do nothing: there is no connection."""
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
 
 
 def contents(image: MetadataImage) -> MetadataImage:
     """Return what images of the same position have in common."""
     return replace(image, controller_id=BrokerId(-1), cluster_id="", topics_offset=0)
-
-
-NOT_CONTROLLER = ErrorCode.NOT_CONTROLLER

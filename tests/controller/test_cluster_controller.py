@@ -385,6 +385,7 @@ def _begin_and_kill(world: World, call: str, *arguments: object, writes: int) ->
 
     async def abandon() -> None:
         active.is_running = False
+        await active.feed.stop()
         active.store.abandon()
         active.controller._end_term("killed")
 
