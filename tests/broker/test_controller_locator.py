@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -121,5 +123,24 @@ def test_a_registration_without_the_listener_is_logged(
         await located.store.set(PATH, registration(9))
         await asyncio.sleep(1)
         assert located.locator.node == ControllerNode(CONTROLLER, "host", 9)
+
+    run(test)
+
+
+def test_reads_of_a_registration_that_is_missing_become_rarer() -> None:
+    async def test(located: Located) -> None:
+        loop = asyncio.get_running_loop()
+        read_at: list[float] = []
+        get = located.store.get
+
+        async def timed(*arguments: Any) -> Any:
+            read_at.append(loop.time())
+            return await get(*arguments)
+
+        located.store.get = timed  # type: ignore[method-assign]
+        located.locator.controller_changed(CONTROLLER)
+        await asyncio.sleep(5)
+        delays_ms = [round(1000 * (b - a)) for a, b in itertools.pairwise(read_at)]
+        assert delays_ms == [100, 200, 400, 800, 1000, 1000, 1000]
 
     run(test)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,7 @@ def test_failures_and_refusals_are_repeated_with_the_newest_epoch() -> None:
         unknown = BrokerHeartbeatResponse(error_code=12_345)
         channel = Channel(TimeoutError(), stale, unknown, BrokerHeartbeatResponse(), PERMISSION)
         sender = heartbeats(channel, [-1, 70, 71, 72])
-        assert await sender.shut_down(1_000)
+        assert await sender.shut_down(60_000)
         assert [each.broker_epoch for each in channel.requests] == [70, 71, 72, 72, 72]
         assert channel.disconnected == 1
         await sender.stop()
@@ -228,7 +229,45 @@ def test_shutdown_without_permission_ends_at_its_timeout() -> None:
         channel = Channel(*[BrokerHeartbeatResponse()] * 100)
         sender = heartbeats(channel)
         assert not await sender.shut_down(1_000)
-        assert 15 < len(channel.requests) < 25
+        await sender.stop()
+
+    run_virtually(test())
+
+
+@pytest.mark.parametrize("response", [BrokerHeartbeatResponse(), ConnectionError("refused")])
+def test_delays_of_repeated_requests_double_up_to_a_second(response: Message | Exception) -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        sent_at: list[float] = []
+
+        class TimedChannel(Channel):
+            def send(self, *arguments: Any, **options: object) -> Result[Message]:
+                sent_at.append(loop.time())
+                return super().send(*arguments, **options)
+
+        sender = heartbeats(TimedChannel(*[response] * 8, PERMISSION))
+        assert await sender.shut_down(60_000)
+        await sender.stop()
+        delays_ms = [round(1000 * (b - a)) for a, b in itertools.pairwise(sent_at)]
+        assert delays_ms == [50, 100, 200, 400, 800, 1000, 1000, 1000]
+
+    run_virtually(test())
+
+
+def test_delays_begin_again_after_a_request_that_succeeded() -> None:
+    async def test() -> None:
+        refused = AssignReplicasToDirsResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        stale = BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        loop = asyncio.get_running_loop()
+        channel = Channel(
+            *[refused] * 3, AssignReplicasToDirsResponse(), stale, BrokerHeartbeatResponse()
+        )
+        sender = heartbeats(channel)
+        sender.directory_failed(A, {(TOPIC, 0): A})
+        began = loop.time()
+        while channel.responses:  # noqa: ASYNC110 - the channel has no events
+            await asyncio.sleep(0.01)
+        assert round(1000 * (loop.time() - began), -1) == 50 + 100 + 200 + 50
         await sender.stop()
 
     run_virtually(test())

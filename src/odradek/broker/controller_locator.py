@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from odradek.environment.backoff import Backoff
 from odradek.environment.timers import Timers
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
@@ -22,7 +23,8 @@ from odradek.metadata.store.interface import MetadataStore, StoreError, StoreFai
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 100.0
-"""Delay before the registration of the controller is read again."""
+RETRY_MAX_MS = 1_000.0
+"""Delays before the registration of the controller is read again. They double up to the second."""
 
 
 class ControllerLocator:
@@ -63,13 +65,11 @@ class ControllerLocator:
             self._search = None
 
     async def _locate(self, broker: BrokerId) -> None:
-        while True:
-            node = await self._read(broker)
-            if node is not None:
-                self.node = node
-                self._located()
-                return
-            await self._timers.sleep(RETRY_MS / 1000)
+        backoff = Backoff(self._timers, RETRY_MS, RETRY_MAX_MS)
+        while (node := await self._read(broker)) is None:
+            await backoff.wait()
+        self.node = node
+        self._located()
 
     async def _read(self, broker: BrokerId) -> ControllerNode | None:
         """Return the controller, or None if it is not registered or the store is not connected."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.client.connection import TooManyRequests, UnsupportedRequest
+from odradek.environment.backoff import Backoff
 from odradek.environment.timers import Timers
 from odradek.errors import received_code
 from odradek.ids import BrokerId, Uuid
@@ -133,11 +134,14 @@ class HeartbeatSettings:
 
     Attributes:
         request_timeout_ms: Limit of a request with all its attempts.
-        interval_ms: Delay between two requests to shut down, and after a failure.
+        interval_ms: Delay after a failure, or a shutdown that is not permitted yet. Each further
+            one doubles it, as in Kafka.
+        interval_max_ms: Upper bound of the delay.
     """
 
     request_timeout_ms: int = 5_000
     interval_ms: int = 50
+    interval_max_ms: int = 1_000
 
 
 class BrokerHeartbeats:
@@ -216,10 +220,14 @@ class BrokerHeartbeats:
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
 
     async def _send_all(self) -> None:
+        settings = self._settings
+        backoff = Backoff(self._timers, settings.interval_ms, settings.interval_max_ms)
         while not self._reports.is_complete:
             epoch = self._broker_epoch()
             if epoch == UNKNOWN_BROKER_EPOCH or not await self._send_next(epoch):
-                await self._timers.sleep(self._settings.interval_ms / 1000)
+                await backoff.wait()
+            else:
+                backoff.reset()
         if self._reports.may_shut_down:
             self._permitted.set()
 

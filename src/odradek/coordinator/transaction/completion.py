@@ -22,6 +22,7 @@ from odradek.coordinator.transaction.transaction_metadata import (
     TransactionState,
 )
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
+from odradek.environment.backoff import Backoff
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode
@@ -109,7 +110,7 @@ class Completions:
             await asyncio.wait(list(self._tasks))
 
     async def _complete(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
-        backoff = _Backoff(self._timers)
+        backoff = Backoff(self._timers, RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX)
         remaining = set(prepared.partitions)
         while remaining := self._existing(remaining):
             remaining -= await self._marked(shard, prepared, remaining)
@@ -182,15 +183,3 @@ class Completions:
             )
         # A record that was appended stays in the log, also when it is not committed in time.
         return shard.transactions.get(prepared.transactional_id) is not prepared
-
-
-class _Backoff:
-    """Growing pauses between attempts."""
-
-    def __init__(self, timers: Timers) -> None:
-        self._timers = timers
-        self._ms = RETRY_BACKOFF_MS
-
-    async def wait(self) -> None:
-        await self._timers.sleep(self._ms / 1000)
-        self._ms = min(self._ms * 2, RETRY_BACKOFF_MS_MAX)
