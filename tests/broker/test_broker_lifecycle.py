@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from odradek.metadata import znodes
 from odradek.metadata.image import BrokerRegistration, Endpoint
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from odradek.metadata.store.interface import (
+    Created,
     NoNodeError,
     SessionLostError,
     SessionState,
@@ -42,12 +44,44 @@ CONDITIONS = EnsembleConditions(
 )
 
 
+class LosingStore(MemoryStore):
+    """A store that can lose its session before a call continues with its response."""
+
+    losses = 0
+
+    def __init__(self, ensemble: MemoryEnsemble, *, timers: LoopTimers) -> None:
+        super().__init__(ensemble, timers=timers)
+        self._expire = ensemble.expire
+
+    async def create(self, *arguments: Any, **options: Any) -> Created:
+        created = await super().create(*arguments, **options)
+        if self.losses:
+            self.losses -= 1
+            self._expire(self.session_id)
+            while self.state is not SessionState.LOST:  # noqa: ASYNC110 - the ensemble's timers
+                await asyncio.sleep(0.01)
+        return created
+
+
+class SlowStore(MemoryStore):
+    """A store whose sessions begin slowly, one at a time."""
+
+    is_opening = False
+
+    async def open(self) -> None:
+        assert not self.is_opening
+        self.is_opening = True
+        await asyncio.sleep(3)
+        await super().open()
+        self.is_opening = False
+
+
 class Broker:
     """One process of the broker: its session and its lifecycle."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, kind: type[MemoryStore] = MemoryStore) -> None:
         world.processes += 1
-        self.store = MemoryStore(world.ensemble, timers=world.timers)
+        self.store = kind(world.ensemble, timers=world.timers)
         self.failures: list[Exception] = []
         self.lifecycle = BrokerLifecycle(
             self.store,
@@ -69,9 +103,14 @@ class Broker:
     async def _check(self) -> None:
         await self.store.get(znodes.BROKER_IDS)
 
+    async def claim(self) -> None:
+        """Claim the id, as a start does before it uses the log directories."""
+        await self.lifecycle.await_id(SESSION_TIMEOUT_MS * 3)
+        await self.lifecycle.claim_id(SESSION_TIMEOUT_MS * 3)
+
     async def start(self, clean_shutdown_epoch: int = -1) -> None:
         await self.lifecycle.open()
-        await self.lifecycle.await_id(SESSION_TIMEOUT_MS * 3)
+        await self.claim()
         await self.lifecycle.register(self.registration, clean_shutdown_epoch)
 
     async def kill(self) -> None:
@@ -94,6 +133,8 @@ class World:
         await store.open()
         await store.create("/brokers")
         await store.create(znodes.BROKER_IDS)
+        await store.create("/odradek")
+        await store.create(znodes.STARTS)
         await store.close()
 
     async def check_registered(self, broker: Broker) -> int:
@@ -221,18 +262,105 @@ def test_hazard_6_a_second_process_with_the_id_is_refused(seed: int) -> None:
     run(seed, test)
 
 
-def test_hazard_6_one_of_two_processes_that_start_together_is_refused() -> None:
+def test_hazard_6_one_of_two_processes_that_start_together_is_refused_before_it_loads() -> None:
     async def test(world: World) -> None:
         brokers = [Broker(world), Broker(world)]
-        started = await asyncio.gather(*(each.start() for each in brokers), return_exceptions=True)
-        (refused,) = [each for each in started if each is not None]
+        await asyncio.gather(*(each.lifecycle.open() for each in brokers))
+        claimed = await asyncio.gather(*(each.claim() for each in brokers), return_exceptions=True)
+        (refused,) = [each for each in claimed if each is not None]
         assert isinstance(refused, KafkaError)
         assert refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-        await world.check_registered(brokers[started.index(None)])
+        assert "by another process" in refused.message
+        first = brokers[claimed.index(None)]
+        await first.lifecycle.register(first.registration)
+        await world.check_registered(first)
         for each in brokers:
             await each.lifecycle.close()
 
     for seed in range(10):
+        run(seed, test)
+
+
+def test_hazard_6_a_process_that_loses_its_session_while_it_starts_claims_the_id_again() -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world)
+        await broker.lifecycle.open()
+        await broker.claim()
+        await broker.claim()
+        world.ensemble.expire(broker.store.session_id)
+        with pytest.raises(StoreFailure):
+            while True:
+                await broker.lifecycle.await_id(0)
+        await broker.lifecycle.connect_again()
+        await broker.claim()
+        node = await broker.store.get(f"{znodes.STARTS}/{NODE_ID}")
+        assert node.stat.ephemeral_owner == broker.store.session_id
+        await broker.lifecycle.close()
+
+    for seed in range(10):
+        run(seed, test)
+
+
+def test_hazard_6_a_process_that_is_registered_by_the_time_of_the_claim_keeps_the_id() -> None:
+    """It has lost its session, and has registered again without a claim."""
+
+    async def test(world: World) -> None:
+        first, second = Broker(world), Broker(world)
+        await second.lifecycle.open()
+        await second.lifecycle.await_id(0)
+        await first.lifecycle.open()
+        await first.lifecycle.await_id(0)
+        await first.lifecycle.register(first.registration)
+        with pytest.raises(KafkaError, match="by the broker at host:9092"):
+            await second.lifecycle.claim_id(1_000)
+        await second.lifecycle.close()
+        await world.check_registered(first)
+        await first.lifecycle.close()
+
+    for seed in range(10):
+        run(seed, test)
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+def test_hazard_2_a_session_that_is_lost_when_the_registration_returns_does_not_count(
+    losses: int,
+) -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world, LosingStore)
+        assert isinstance(broker.store, LosingStore)
+        await broker.lifecycle.open()
+        await broker.claim()
+        broker.store.losses = losses
+        await broker.lifecycle.register(broker.registration)
+        first = await world.check_registered(broker)
+        broker.store.losses = losses
+        world.ensemble.expire(broker.store.session_id)
+        broker.store.disconnect()
+        await asyncio.sleep(QUIET_S)
+        assert not broker.store.losses
+        assert await world.check_registered(broker) > first
+        await broker.lifecycle.close()
+
+    for seed in range(5):
+        run(seed, test)
+
+
+def test_a_session_that_is_lost_during_a_registration_is_replaced_once() -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world, SlowStore)
+        await broker.lifecycle.open()
+        await broker.claim()
+        world.ensemble.block(broker.store.session_id)
+        registering = asyncio.create_task(broker.lifecycle.register(broker.registration))
+        await asyncio.sleep(0.1)
+        world.ensemble.expire(broker.store.session_id)
+        world.ensemble.unblock(broker.store.session_id)
+        await registering
+        await asyncio.sleep(QUIET_S)
+        await world.check_registered(broker)
+        await broker.lifecycle.close()
+
+    for seed in range(5):
         run(seed, test)
 
 

@@ -236,7 +236,9 @@ def test_a_directory_of_a_kafka_broker_is_refused_under_an_empty_store(
 
 
 def test_a_duplicate_broker_id_is_refused(
-    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+    tmp_path: Path,
+    run: Callable[[Coroutine[Any, Any, None]], None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
         cluster = ClusterBrokers(tmp_path / "one", settings=ClusterSettings(id_timeout_ms=50))
@@ -246,11 +248,35 @@ def test_a_duplicate_broker_id_is_refused(
         error = await refused(duplicate, 2)
         assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         assert "broker id 2 is in use by the broker at 127.0.0.1" in error.message
+        (waiting,) = [each.message for each in caplog.records if "Waiting" in each.message]
+        assert waiting == f"{error.message}. Waiting up to 0.05 s for the end of its session"
         assert contents(tmp_path / "two") == {"2": None}
         await cluster.create_topic("t")
         await cluster.produce("t", b"value", partition=1)
         cluster.close_channels()
         await cluster.stop()
+
+    run(test())
+
+
+def test_of_two_processes_that_start_together_with_one_id_one_is_refused_before_it_loads(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        settings = ClusterSettings(id_timeout_ms=500)
+        both = [ClusterBrokers(tmp_path / name, settings=settings) for name in ("one", "two")]
+        both[1].ensemble = both[0].ensemble
+        started = await asyncio.gather(*(each.start(2) for each in both), return_exceptions=True)
+        (error,) = [each for each in started if each is not None]
+        assert isinstance(error, KafkaError)
+        assert error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        assert "\n" not in error.message
+        second = started.index(error)
+        assert contents(both[second].tmp_path) == {"2": None}
+        first = both[1 - second]
+        await first.create_topic("t", 1, at=2)
+        first.close_channels()
+        await first.stop()
 
     run(test())
 

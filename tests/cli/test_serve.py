@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from odradek.cli.output import CommandError
 from odradek.cli.serve import _parser, build_config
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -218,3 +219,11 @@ def test_help_names_the_directory_that_a_start_without_data_uses(
     expanded = str(Path(os.path.expandvars(described.groups()[at])).expanduser())
     assert build_config(None, None, None, []).log_dirs() == [expanded]
     assert "/srv/data" not in help_text and "/home/someone" not in help_text
+
+
+@pytest.mark.parametrize("zookeeper", ["", " "])
+def test_an_empty_address_of_zookeeper_does_not_start_a_single_broker(
+    data: str, zookeeper: str
+) -> None:
+    with pytest.raises(CommandError, match="--zookeeper is empty"):
+        build_config(None, Path(data), None, [], broker_id=4, zookeeper=zookeeper)

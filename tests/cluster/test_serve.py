@@ -149,6 +149,42 @@ def test_a_second_process_with_a_broker_id_is_refused(processes: Processes) -> N
     _create(first.bootstrap, "the-first-still-serves", partitions=1)
 
 
+def test_one_of_two_processes_that_start_together_with_an_id_is_refused(
+    processes: Processes,
+) -> None:
+    processes.start(2)
+    datas = [processes.directory / name for name in ("one", "two")]
+    options = ("serve", "--log-level", "error", "--broker-id", "1", "--listen", "127.0.0.1:0")
+    where = ("--zookeeper", processes.connect, "--set", "zookeeper.session.timeout.ms=1000")
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "odradek", *options, *where, "--data", str(data)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for data in datas
+    ]
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not (ended := [each for each in started if each.poll() is not None]):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        (refused,) = ended
+        second = started.index(refused)
+        assert refused.returncode == 1
+        assert refused.stderr is not None
+        line = refused.stderr.read()
+        assert line.count("\n") == 1 and "broker id 1 is in use by" in line
+        assert _contents(datas[second]) == {}
+        assert started[1 - second].poll() is None
+        metadata = _admin(processes.bootstrap).list_topics(timeout=LIMIT_S)
+        assert set(metadata.brokers) == {1, 2}
+    finally:
+        for each in started:
+            each.terminate()
+            each.communicate(timeout=LIMIT_S)
+
+
 def test_the_directory_of_another_cluster_is_refused(processes: Processes) -> None:
     processes.start(1)
     broker = processes.brokers[1]
@@ -175,7 +211,8 @@ def test_a_node_that_is_not_json_is_refused(processes: Processes) -> None:
     line = _refused(
         *("--listen", "127.0.0.1:0", "--data", str(data), "--zookeeper", processes.connect)
     )
-    assert "/cluster/id" in line
+    assert f"the node {processes.path}/cluster/id of the metadata store is not valid" in line
+    assert "(" in line and "Error" not in line.split("(")[1]
     client.stop()
     client.close()
     assert _contents(data) == {}
@@ -196,6 +233,19 @@ def test_a_directory_of_a_cluster_is_refused_under_an_empty_zookeeper(
     )
     assert processes.path in line
     assert _contents(broker.log_dir) == before
+    client = KazooClient(processes.zookeeper.address)
+    client.start(LIMIT_S)
+    assert client.exists(f"{processes.path}-empty") is None
+    client.delete(processes.path, recursive=True)
+    line = _refused(
+        *("--listen", "127.0.0.1:0", "--data", str(broker.log_dir), "--broker-id", "1"),
+        *("--zookeeper", processes.connect),
+    )
+    assert "the metadata store is empty" in line
+    assert _contents(broker.log_dir) == before
+    assert client.exists(processes.path) is None
+    client.stop()
+    client.close()
 
 
 def test_the_topics_of_a_single_broker_move_into_an_empty_zookeeper(processes: Processes) -> None:

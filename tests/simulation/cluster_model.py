@@ -104,7 +104,10 @@ class ClusterModel:
             self._is_prepared = True
         elif isinstance(position, Set):
             self._position_written(*znodes.decode_position(position.data))
-        elif self._is_prepared and any(path.startswith(OWN_PATHS) for path in written):
+        elif self._is_prepared and any(
+            path.startswith(OWN_PATHS) and not path.startswith(znodes.STARTS + "/")
+            for path in written
+        ):
             self._report(f"a write without a position: {operations}")
 
     def _position_written(self, epoch: int, offset: int) -> None:

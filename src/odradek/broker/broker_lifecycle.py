@@ -7,11 +7,16 @@ another one and registers again, with the same incarnation id and another epoch 
 The id of a broker belongs to one process. The node of a process that was killed exists until its
 session has expired, so a start waits for that. If the node is still there, another broker uses the
 id, and the start is refused (rule Z6).
+
+Processes that start together find no such node. Each of them creates the ephemeral node
+``/odradek/starts/N`` before it uses its log directories, and only one succeeds. The node lasts as
+long as the session of the start.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -42,6 +47,28 @@ RETRY_MS = 500.0
 """Delay before a registration, or the begin of a session, is tried again."""
 POLL_MS = 100.0
 """Interval of the checks for the node of a former process."""
+
+
+class _IdWait:
+    """The wait of a start for the end of another process with its id."""
+
+    def __init__(self, clock: Clock, timeout_ms: float) -> None:
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._began_ms: float | None = None
+
+    def check(self, duplicate: KafkaError) -> None:
+        """Raise the error if the other process has not ended within the timeout. Log the first."""
+        now_ms = self._clock.monotonic_ms()
+        if self._began_ms is None:
+            self._began_ms = now_ms
+            logger.warning(
+                "%s. Waiting up to %g s for the end of its session",
+                duplicate.message,
+                self._timeout_ms / 1000,
+            )
+        if now_ms - self._began_ms >= self._timeout_ms:
+            raise duplicate
 
 
 class BrokerLifecycle:
@@ -75,6 +102,7 @@ class BrokerLifecycle:
         self._registration: BrokerRegistration | None = None
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         self._session_id = NO_SESSION
+        self._is_registering = False
         self._renewal: asyncio.Task[None] | None = None
         self._is_closed = False
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
@@ -119,12 +147,31 @@ class BrokerLifecycle:
             KafkaError: DUPLICATE_BROKER_REGISTRATION. Another process still is after the timeout.
             StoreFailure: The session is not connected.
         """
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        waiting = _IdWait(self._clock, timeout_ms)
         await self._store.sync()  # a node that was created a moment ago counts
         while (node := await self._registered_node()) is not None:
-            if self._clock.monotonic_ms() >= deadline_ms:
-                raise self._duplicate(node)
+            waiting.check(self._duplicate(node))
             await self._timers.sleep(POLL_MS / 1000)
+
+    async def claim_id(self, timeout_ms: float) -> None:
+        """Exclude other processes that start with the id of this broker, in this session.
+
+        Raises:
+            KafkaError: DUPLICATE_BROKER_REGISTRATION. Another process has the id after the timeout.
+            StoreFailure: The session is not connected.
+        """
+        path = f"{znodes.STARTS}/{self._node_id}"
+        waiting = _IdWait(self._clock, timeout_ms)
+        while True:
+            try:
+                await create_ephemeral(
+                    self._store, path, b"", former_session_id=self._store.session_id
+                )
+                break
+            except NodeExistsError:
+                waiting.check(self._duplicate(await self._registered_node()))
+                await self._timers.sleep(POLL_MS / 1000)
+        await self.await_id(timeout_ms)
 
     async def register(
         self, registration: BrokerRegistration, clean_shutdown_epoch: int = UNKNOWN_BROKER_EPOCH
@@ -158,11 +205,11 @@ class BrokerLifecycle:
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         if self._registration is None or self._is_closed:
             return
-        if self._renewal is None or self._renewal.done():
-            logger.warning(
-                "broker %d has lost its session with the metadata store. It begins another one",
-                self._node_id,
-            )
+        logger.warning(
+            "broker %d has lost its session with the metadata store. It begins another one",
+            self._node_id,
+        )
+        if not self._is_registering:
             self._renewal = asyncio.get_running_loop().create_task(self._renew())
 
     async def _renew(self) -> None:
@@ -172,7 +219,17 @@ class BrokerLifecycle:
             self._failed(error)
 
     async def _register(self) -> None:
-        """Create the node of this broker in a session that is connected. Repeat until it exists."""
+        """Create the node of this broker in a session that is connected. Repeat until it exists.
+
+        One task at a time does this. It also replaces sessions that are lost in the meantime.
+        """
+        self._is_registering = True
+        try:
+            await self._register_in_sessions()
+        finally:
+            self._is_registering = False
+
+    async def _register_in_sessions(self) -> None:
         while not self._is_closed:
             try:
                 if self._store.state in (SessionState.LOST, SessionState.CLOSED):
@@ -214,8 +271,8 @@ class BrokerLifecycle:
         except StoreError as error:
             reason = f"the metadata store has no node {error.path}. It was changed or removed"
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason) from error
-        if self._store.session_id != session_id or self._store.state is SessionState.LOST:
-            return False
+        if self._store.state in (SessionState.LOST, SessionState.CLOSED):
+            return False  # in this step. The node has ended with the session
         self._session_id = session_id
         self.broker_epoch = self.registered_epoch = created.stat.czxid
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
@@ -240,12 +297,12 @@ class BrokerLifecycle:
             return False
         return found.incarnation_id == self._registration.incarnation_id
 
-    def _duplicate(self, node: Node) -> KafkaError:
-        try:
-            other = znodes.decode_broker(self._node_id, node.data, node.stat.czxid)
-            where = f"by the broker at {other.host}:{other.port}"
-        except ValueError:
-            where = "by another process"
+    def _duplicate(self, node: Node | None) -> KafkaError:
+        where = "by another process"
+        if node is not None:
+            with contextlib.suppress(ValueError):
+                other = znodes.decode_broker(self._node_id, node.data, node.stat.czxid)
+                where = f"by the broker at {other.host}:{other.port}"
         return KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"broker id {self._node_id} is in use {where}. Stop that broker, or set another "

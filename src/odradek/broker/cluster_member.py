@@ -4,8 +4,9 @@ A start takes these steps. Each one needs those before it:
 
 1. `join` begins the session, and checks that log directories and store belong together
    (`cluster_identity`) and that no other process has the id of this broker. It prepares an empty
-   store. The log directories are locked by now, and nothing in them has changed. Then they get the
-   mark of the cluster.
+   store, and claims the id. Of two processes that start together, one is refused here. The log
+   directories are locked by now, and nothing in them has changed. Then they get the mark of the
+   cluster.
 2. The broker loads its logs, and binds its listeners. Its address is known now.
 3. `register` creates the node of this broker. The broker accepts connections, and executes the
    requests of other brokers (`requests.start_gate`). It has to do so before it knows any metadata:
@@ -241,6 +242,8 @@ class ClusterMember(ClusterMembership):
         for attempt in range(1, JOIN_ATTEMPTS_MAX + 1):
             try:
                 self.cluster_id = await self._join(directories, single_store)
+            except znodes.InvalidNode as error:
+                raise error.below(self._settings.chroot) from error
             except (StoreFailure, StoreError, UnknownOutcomeError) as error:
                 if attempt == JOIN_ATTEMPTS_MAX or isinstance(error, StoreError):
                     reason = f"the metadata store cannot be used: {error!r}"
@@ -260,13 +263,16 @@ class ClusterMember(ClusterMembership):
         if admitted is Admission.JOIN:
             await self._check_contents()
         await self.lifecycle.await_id(self._settings.id_timeout_ms)
+        await self._store.create_root()  # nothing was written before
         if admitted is Admission.MOVE:
             await self._move(single_store(), directories.cluster_id or "")
         elif admitted is Admission.BEGIN and await self._store.exists(MOVE) is not None:
             reason = "the metadata of another broker moves into this store. Start again"
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
         new_uuid = self._environment.randomness.uuid
-        return await prepare(self._store, found or directories.cluster_id, new_uuid)
+        cluster_id = await prepare(self._store, found or directories.cluster_id, new_uuid)
+        await self.lifecycle.claim_id(self._settings.id_timeout_ms)
+        return cluster_id
 
     async def _store_cluster_id(self) -> str | None:
         try:

@@ -112,6 +112,11 @@ def build_config(
         properties.pop("broker.id", None)
         properties["node.id"] = str(broker_id)
     if zookeeper is not None:
+        if not zookeeper.strip():
+            raise CommandError(
+                "--zookeeper is empty. It takes HOST:PORT[/PATH]. Leave it out for one broker "
+                "without a cluster."
+            )
         properties["zookeeper.connect"] = zookeeper
     if data is not None:
         properties["log.dirs"] = str(data)

@@ -54,6 +54,7 @@ GROUP_CONFIGS = "/config/groups"
 CLIENT_METRICS = "/config/client-metrics"
 DELETED_TOPICS = "/odradek/deleted_topics"
 REGISTRATIONS = "/odradek/brokers"
+STARTS = "/odradek/starts"
 METADATA = "/odradek/metadata"
 CONTROLLER = "/controller"
 DELETE_TOPICS = "/admin/delete_topics"
@@ -73,6 +74,7 @@ PERSISTENT_PATHS = (
     "/odradek",
     DELETED_TOPICS,
     REGISTRATIONS,
+    STARTS,
     "/admin",
     DELETE_TOPICS,
 )
@@ -82,11 +84,17 @@ class InvalidNode(KafkaError):
     """The contents of a node are not JSON, or do not have the node's form."""
 
     def __init__(self, path: str, reason: Exception) -> None:
+        found = f"the key {reason} is missing" if isinstance(reason, KeyError) else str(reason)
         super().__init__(
             ErrorCode.UNKNOWN_SERVER_ERROR,
-            f"the node {path} of the metadata store is not valid ({reason!r}). Restore its "
-            "contents",
+            f"the node {path} of the metadata store is not valid ({found}). Restore its contents",
         )
+        self.path = path
+        self.reason = reason
+
+    def below(self, root: str) -> InvalidNode:
+        """Return the error with the path from the root of ZooKeeper."""
+        return InvalidNode(root + self.path, self.reason)
 
 
 def valid(path: str, decode_node: Callable[..., R], *contents: Any) -> R:

@@ -17,6 +17,7 @@ from odradek.metadata.store.interface import (
     Create,
     EventKind,
     NodeExistsError,
+    NoNodeError,
     SessionState,
     StoreFailure,
     WatchEvent,
@@ -60,11 +61,14 @@ def test_wrong_credentials_cannot_read_the_nodes_of_others(zookeeper: ZooKeeperP
         where = address(zookeeper, "/test-credentials")
         owner = ZooKeeperStore(where, Credentials("digest", "odradek:secret"))
         await owner.open()
+        await owner.create_root()
         await owner.create("/a", b"1")
         for credentials in (None, Credentials("digest", "odradek:wrong")):
             other = ZooKeeperStore(where, credentials)
+            await other.open()
             with pytest.raises(StoreFailure, match="NoAuth"):
-                await other.open()
+                await other.create_root()
+            await other.close()
             above = ZooKeeperStore(ZooKeeperAddress(zookeeper.address), credentials)
             await above.open()
             with pytest.raises(StoreFailure, match="NoAuth"):
@@ -117,6 +121,7 @@ def test_two_stores_below_different_roots_share_nothing(zookeeper: ZooKeeperProc
         stores = [ZooKeeperStore(address(zookeeper, f"/test-roots/{n}")) for n in range(2)]
         for store in stores:
             await store.open()
+            await store.create_root()
             await store.create("/a")
         with pytest.raises(NodeExistsError):
             await stores[0].create("/a")
@@ -127,10 +132,37 @@ def test_two_stores_below_different_roots_share_nothing(zookeeper: ZooKeeperProc
     run(scenario())
 
 
+def test_a_path_that_is_missing_is_an_empty_store_until_its_root_is_created(
+    zookeeper: ZooKeeperProcess,
+) -> None:
+    async def scenario() -> None:
+        above = ZooKeeperStore(address(zookeeper, ""))
+        store = ZooKeeperStore(address(zookeeper, "/test-missing/root"))
+        await above.open()
+        await store.open()
+        await store.sync()
+        assert await store.exists("/") is None
+        assert await store.get_many(["/a"]) == [None]
+        with pytest.raises(NoNodeError):
+            await store.get("/a")
+        with pytest.raises(NoNodeError):
+            await store.create("/a")
+        assert await above.exists("/test-missing") is None
+        for _ in range(2):
+            await store.create_root()
+        await store.create("/a", b"1")
+        assert (await above.get("/test-missing/root/a")).data == b"1"
+        for each in (store, above):
+            await each.close()
+
+    run(scenario())
+
+
 def test_many_nodes_are_read_in_one_call(zookeeper: ZooKeeperProcess) -> None:
     async def scenario() -> None:
         store = ZooKeeperStore(address(zookeeper, "/test-many"))
         await store.open()
+        await store.create_root()
         count = GETS_IN_FLIGHT_MAX + 10
         await store.multi([Create(f"/{number}", b"%d" % number) for number in range(0, count, 2)])
         nodes = await store.get_many([f"/{number}" for number in range(count)])
@@ -149,6 +181,7 @@ def test_a_session_survives_a_sigkill_of_the_server(tmp_path: Path) -> None:
             session = Session(ZooKeeperStore(address(server, "/root"), session_timeout_ms=30_000))
             store = session.store
             await store.open()
+            await store.create_root()
             session_id = store.session_id
             await store.create("/1", ephemeral=True)
             await store.exists("/a", session.watcher())

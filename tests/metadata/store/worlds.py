@@ -103,6 +103,11 @@ class ZooKeeperWorld:
         self.root = f"/{os.getpid()}-{next(_roots)}"
         self._proxies: list[ZooKeeperProxy] = []
         self._proxy_of: dict[MetadataStore, ZooKeeperProxy] = {}
+        client = KazooClient(self.server.address)
+        client.start(60)
+        client.create(self.root)
+        client.stop()
+        client.close()
 
     def new_store(self, session_timeout_ms: int = 10_000) -> ZooKeeperStore:
         proxy = ZooKeeperProxy(self.server.port)

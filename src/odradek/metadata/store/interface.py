@@ -230,7 +230,7 @@ Watcher = Callable[[WatchEvent], None]
 
 
 class MetadataStore(Protocol):
-    """A session on the store of the cluster's metadata. The root, ``/``, always exists.
+    """A session on the store of the cluster's metadata.
 
     Every call but `subscribe` and `close` may raise StoreFailure. Reads raise NotConnectedError
     when the connection is lost before the response.
@@ -256,6 +256,12 @@ class MetadataStore(Protocol):
 
     async def open(self) -> None:
         """Begin a session, with the contents that the store had before."""
+
+    async def create_root(self) -> None:
+        """Create the root, ``/``, if it is missing.
+
+        A path in ZooKeeper may be missing. Then the store is empty, and can only be read.
+        """
 
     async def close(self) -> None:
         """End the session. Its ephemeral nodes are deleted. Watches never fire again.

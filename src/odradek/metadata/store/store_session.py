@@ -44,6 +44,9 @@ class StoreSession:
         if self._state is not SessionState.CONNECTED:
             raise SessionLostError(f"the session is {self._state.value}")
 
+    async def create_root(self) -> None:
+        """Do nothing: the root exists."""
+
     # --- for subclasses ---
 
     def _change_session(self, state: SessionState) -> None:

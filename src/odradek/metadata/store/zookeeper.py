@@ -248,17 +248,17 @@ class ZooKeeperStore(StoreSession):
         try:
             client.kazoo.start_async()
             await first
-            timer.cancel()
-            if await self.exists("/") is None:
-                await self._create_root()
         except BaseException:
-            timer.cancel()
             await self.close()
             raise
+        finally:
+            timer.cancel()
         self._start_watchdog(client)
 
-    async def _create_root(self) -> None:
-        """Create the path of the root. Below that root kazoo cannot create its parents."""
+    async def create_root(self) -> None:
+        if await self.exists("/") is not None:
+            return
+        # Below that root kazoo cannot create its parents.
         store = ZooKeeperStore(
             ZooKeeperAddress(self._address.hosts),
             self._credentials,

@@ -49,7 +49,7 @@ class ZooKeeperAddress:
     hosts: str
     """``HOST:PORT``, with commas between several servers."""
     chroot: str = ""
-    """The path of the root of the store, such as ``/odradek``. It is created if it is missing."""
+    """The path of the root of the store, such as ``/odradek``. `create_root` creates it."""
 
     def __post_init__(self) -> None:
         if len(self.chroot.encode()) > CHROOT_BYTES_MAX:
