@@ -81,7 +81,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.stopped = False
         self.paused = False
         self._scheduler = scheduler
-        self._rng = scheduler.stream(f"loop {name}")
+        self._random = scheduler.stream(f"loop {name}").random
         self._queue: deque[asyncio.Handle] = deque()
         # Code that unwinds after a kill may create tasks, which must stay referenced as well.
         self._late: list[asyncio.Handle] = []
@@ -108,7 +108,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
-        self._enqueue(handle)
+        if self._step_event is None or self.stopped:
+            self._enqueue(handle)
+        else:
+            self._queue.append(handle)
         return handle
 
     def call_soon_threadsafe(
@@ -157,7 +160,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._schedule_step()
 
     def _schedule_step(self) -> None:
-        delay_us = self._rng.randrange(STEP_US_MIN, STEP_US_MAX)
+        delay_us = STEP_US_MIN + int(self._random() * (STEP_US_MAX - STEP_US_MIN))
         self._step_event = self._scheduler.after(delay_us, self._step)
 
     def _step(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from odradek.broker.broker import BrokerServer
@@ -126,7 +127,7 @@ class Machine:
         name = f"{self.host}.{self.incarnations}"
         loop = SimulatedLoop(scheduler, name, self.clock)
         loop.failures = self.loop_failures
-        loop.on_step = lambda: self._on_step(self)
+        loop.on_step = partial(self._on_step, self)
         threads = Threads(scheduler, loop, scheduler.stream(f"threads {name}"))
         boot_id = f"boot-{self.boots}"
         files = SimulatedFiles(self.disk, threads, self.clock, boot_id, self._killed_in_a_call)

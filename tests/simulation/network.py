@@ -484,6 +484,7 @@ class SimulatedNetwork:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.rng = scheduler.stream("network")
+        self._random = self.rng.random
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
         self.report: Callable[[str], None] = scheduler.note
         """Takes each violation."""
@@ -521,9 +522,10 @@ class SimulatedNetwork:
         return end.send_region(inode, position, length)
 
     def latency_us(self) -> int:
-        if self.rng.random() < SLOW_RATE:
-            return self.rng.randrange(SLOW_US_MAX)
-        return self.rng.randrange(LATENCY_US_MIN, LATENCY_US_MAX)
+        number = self._random()
+        if number < SLOW_RATE:
+            return int(number / SLOW_RATE * SLOW_US_MAX)
+        return LATENCY_US_MIN + int(self._random() * (LATENCY_US_MAX - LATENCY_US_MIN))
 
     def connected(self, source: str, listener: SimulatedListener) -> tuple[End, End]:
         """Return the ends of a new connection, which waits in the queue of the listener."""
@@ -547,7 +549,8 @@ class SimulatedNetwork:
             or (sender is not None and (source, target, sender.api_key) in blocked)
         ):
             return True
-        return target in self.off or source in self.off
+        off = self.off
+        return bool(off) and (target in off or source in off)
 
     def block(self, source: str, target: str, api_key: int = ALL_APIS) -> None:
         """Hold back the bytes from one host to another until `heal`.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from odradek.errors import ErrorCode
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
 
 PartitionKey = tuple[bytes, int]
 REPLAY_STEPS = 1_000
+_state_of = attrgetter(
+    "leader_epoch",
+    "log.log_end_offset",
+    "log.high_watermark",
+    "log.log_start_offset",
+    "log.flusher.recovery_point",
+    "error",
+    "log.truncations",
+)
+"""The values of a partition that rules are about. They are compared after each step of a broker."""
 
 
 @dataclass(slots=True)
@@ -70,7 +81,9 @@ class Observer:
         self._report = report
         self._partitions = partitions
         self._cursors: dict[PartitionKey, _Cursor] = {}
-        self._last: dict[Any, tuple[Any, ...]] = {}
+        self._image: Any = None
+        self._watched: list[Any] = []
+        self._states: list[Any] = []
         self._steps = 0
 
     # -- called by the simulation ------------------------------------------------------------------
@@ -84,24 +97,25 @@ class Observer:
         if services is None:
             return
         if self._cluster is not None:
-            self._cluster.image_of(self.machine, services.image())
-        for partition in list(services.replica_manager._partitions.values()):
-            log = partition.log
-            state = (
-                partition.leader_epoch,
-                log.log_end_offset,
-                log.high_watermark,
-                log.log_start_offset,
-                log.flusher.recovery_point,
-                partition.error,
-                log.truncations,
-            )
-            if self._last.get(partition) != state:
-                self._last[partition] = state
-                self._observe(partition, process.number)
+            image = services.image()
+            if image is not self._image:
+                self._image = image
+                self._cluster.image_of(self.machine, image)
+        partitions = [*services.replica_manager._partitions.values()]
+        states = [*map(_state_of, partitions)]
+        if states != self._states or partitions != self._watched:
+            self._changed(partitions, states, process.number)
         self._steps += 1
         if self._steps % REPLAY_STEPS == 0:
             self.replay()
+
+    def _changed(self, partitions: list[Any], states: list[Any], incarnation: int) -> None:
+        """Observe the partitions whose state differs from that after the step before."""
+        before = dict(zip(self._watched, self._states, strict=True))
+        self._watched, self._states = partitions, states
+        for partition, state in zip(partitions, states, strict=True):
+            if before.get(partition) != state:
+                self._observe(partition, incarnation)
 
     def ended(self, how: str) -> None:
         """The process of the machine has ended."""
@@ -109,7 +123,7 @@ class Observer:
             if model.ended != "power":
                 # A failed start changes files as a process does that is killed.
                 model.ended = "kill" if how == "failed" else how
-        self._last.clear()
+        self._watched, self._states, self._image = [], [], None
         self._cursors.clear()
 
     def promised(self, key: PartitionKey, end: int) -> None:

@@ -95,8 +95,10 @@ class Scheduler:
     def after(self, delay_us: int, call: Callable[..., Any], *args: Any) -> Event:
         """Call `call(*args)` after `delay_us` microseconds."""
         event = Event(call, args)
-        self._count += 1
-        heappush(self._heap, (self.now_us + max(delay_us, 0), self._count, event))
+        self._count = count = self._count + 1
+        heappush(
+            self._heap, (self.now_us + delay_us if delay_us > 0 else self.now_us, count, event)
+        )
         return event
 
     def step(self) -> bool:
@@ -127,8 +129,17 @@ class Scheduler:
 
         Without that, the virtual time is `time_us` afterwards, and the result is False.
         """
-        while (next_us := self.next_us()) is not None and next_us <= time_us:
-            self.step()
+        heap = self._heap
+        while heap and heap[0][0] <= time_us:
+            at_us, _, event = heappop(heap)
+            call = event.call
+            if call is None:
+                continue
+            self.now_us = at_us
+            self.steps += 1
+            args = event.args
+            event.cancel()
+            call(*args)
             if until is not None and until():
                 return True
         self.now_us = max(self.now_us, time_us)

@@ -91,16 +91,16 @@ class _Errors(logging.Handler):
     start never finds a torn one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: list[str]) -> None:
         super().__init__(logging.WARNING)
-        self.lines: list[str] = []
+        self.lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not _is_known(error):
-            self.lines.append(f"{record.name}: {record.getMessage()}: {error!r}")
+            self.lines.append(f"the broker logged {record.name}: {record.getMessage()}: {error!r}")
         elif "continues without this checkpoint" in record.msg:
-            self.lines.append(record.getMessage())
+            self.lines.append(f"the broker logged {record.getMessage()}")
         # Other handlers keep the record. It must not keep the objects of a dead process.
         record.msg, record.args = record.getMessage(), ()
         if record.exc_info:
@@ -189,7 +189,11 @@ class Simulation:
         self.admin = SimulatedAdmin(self, "admin")
         self.clients = self._clients()
         self.nemesis = Nemesis(self)
-        self._errors = _Errors()
+        self._failures: list[str] = []  # errors of processes since the last step
+        self._errors = _Errors(self._failures)
+        self.client_loop.failures = self._failures
+        for machine in self.machines:
+            machine.loop_failures = self._failures
 
     def _keys(self) -> list[Key]:
         """Return the partitions of the topics, with the numbers that the history has for them."""
@@ -483,15 +487,10 @@ class Simulation:
         self.scheduler.run_until(time_us, self._failed)
 
     def _failed(self) -> bool:
-        if self._errors.lines:
-            self.violation(f"the broker logged {self._errors.lines[0]}")
-        for machine in self.machines:
-            for failure in machine.loop_failures:
+        if self._failures:
+            for failure in self._failures:
                 self.violation(failure)
-            machine.loop_failures.clear()
-        for failure in self.client_loop.failures:
-            self.violation(failure)
-        self.client_loop.failures.clear()
+            self._failures.clear()
         return bool(self.violations)
 
     def close(self) -> None:
