@@ -51,4 +51,12 @@ the times.
                    "kafka": {"rate": 6615.0, ...}}}
 
 A row without a peer has the name of the compared program in the position of ``kafka``.
+
+The record of `benchmarks.evidence.simulations` keeps the units of earlier commits. Its ``values``
+are those of one batch of seeds.
+
+    {"commit": "...", "src_commit": "...", "src_tree": "...",    the checkout, and its src/
+     "brokers": 3, "replicas": 3, "load": "nominal", "first": 1000000, "runs": 25,
+     "simulated_s": 3105.2, "cpu_s": 52.9, "traces": "...",      a hash over the traces of all runs
+     "coverage": {"operations": 6012, ...}, "violations": {"1000007": "the first one of the run"}}
 """

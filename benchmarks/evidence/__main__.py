@@ -114,8 +114,9 @@ def run_several(options: argparse.Namespace) -> int:
 
 
 def recorded_units(name: str, folder: Path) -> int:
-    """The number of units in the partial record."""
-    path = records.partial(name, folder)
+    """The number of units in the record that grows: the partial one, as a rule."""
+    grows = records.published if EXPERIMENTS[name].keeps_earlier else records.partial
+    path = grows(name, folder)
     return len(records.load(path).units) if path.exists() else 0
 
 
@@ -139,7 +140,7 @@ def _passed_on(options: argparse.Namespace, name: str) -> list[str]:
 
 
 def run_one(options: argparse.Namespace, name: str) -> int:
-    """Run one piece of an experiment; the pages are rendered when its record is complete."""
+    """Run one piece of an experiment. Render the pages if its record is published."""
     folder = options.out or FOLDER
     experiment = EXPERIMENTS[name]
     try:
@@ -159,11 +160,11 @@ def run_one(options: argparse.Namespace, name: str) -> int:
         return 1
     for text in experiment.snippets(record).values():
         print(text, end="\n\n")
+    if folder == FOLDER and (record.complete or experiment.keeps_earlier):
+        render()
     if not record.complete:
         report(f"Units are missing. Run `make evidence-{name}` again to continue.")
         return INCOMPLETE
-    if folder == FOLDER:
-        render()
     if verdict := experiment.verdict(record):
         report(f"{name}: {verdict}")
     return 1 if experiment.defect(record) and not options.trial else 0

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.evidence import compared, further, histories, kills, leader_kills, measured
+from benchmarks.evidence import (
+    compared,
+    further,
+    histories,
+    kills,
+    leader_kills,
+    measured,
+    planted_bugs,
+    simulations,
+)
 from benchmarks.evidence.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -32,5 +41,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         histories.KafkaHistories(),
         histories.Mutants(),
         leader_kills.LeaderKills(),
+        simulations.Simulations(),
+        planted_bugs.PlantedBugs(),
     )
 }

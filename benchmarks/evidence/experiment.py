@@ -55,6 +55,8 @@ class Experiment(ABC):
         has_peer: whether another broker runs, so that the record needs its tuning.
         is_timed: whether speed is measured, which needs the machine alone.
         jobs_max: number of units that may run at the same time.
+        keeps_earlier: whether the record keeps the units of earlier commits of src/. Such a record
+            is published from its first unit on, and its units name their commit.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Experiment(ABC):
     has_peer: bool = False
     is_timed: bool = False
     jobs_max: int = 1
+    keeps_earlier: bool = False
 
     @abstractmethod
     def settings(self, scale: float) -> Values:

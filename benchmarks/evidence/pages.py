@@ -162,13 +162,13 @@ def problems(experiments: Mapping[str, Experiment], root: Path) -> list[str]:
             found.append(f"{path.relative_to(root)}: no such experiment")
         elif path.stem not in shown:
             found.append(f"{path.relative_to(root)}: no page shows it")
-        elif not is_publishable(records.load(path)):
+        elif not is_publishable(records.load(path), experiments[path.stem]):
             found.append(f"{path.relative_to(root)}: a trial or incomplete")
     return found
 
 
-def is_publishable(record: Record) -> bool:
-    return record.complete and not record.src_modified
+def is_publishable(record: Record, experiment: Experiment) -> bool:
+    return (record.complete or experiment.keeps_earlier) and not record.src_modified
 
 
 def ages(

@@ -37,12 +37,19 @@ class Refused(Exception):
     """The record of the run would not match one source and one plan. The message has details."""
 
 
-def earlier_record(published: Path, partial: Path, source: Source) -> Record | None:
+def earlier_record(
+    published: Path, partial: Path, source: Source, *, keeps_earlier: bool = False
+) -> Record | None:
     """Return the record of this source to continue. A partial one is newer than the published.
+
+    Args:
+        keeps_earlier: The published record is continued, of any source (`Experiment`).
 
     Raises:
         Refused: The partial record is of another source. It is not overwritten.
     """
+    if keeps_earlier:
+        return records.load(published) if published.exists() else None
     if partial.exists():
         found = records.load(partial)
         if records.is_of(found, source):
@@ -80,6 +87,8 @@ def begin(
         tuning=experiment.tuning(),
         settings=experiment.settings(scale),
     )
+    if found is not None and experiment.keeps_earlier:
+        return replace(new, seed=found.seed, units=found.units)
     if found is None or not records.is_of(found, source):
         return new
     if found.complete and found.settings != new.settings:
@@ -255,7 +264,7 @@ def run(
         work_directory(report) as work,
         memory as steady,
     ):
-        found = earlier_record(*paths, source)
+        found = earlier_record(*paths, source, keeps_earlier=experiment.keeps_earlier)
         machine = description(steady_memory=steady, peers=experiment.has_peer)
         del machine["date"]  # Each unit has its own.
         record = begin(experiment, source, machine, seed, scale, found)
@@ -264,7 +273,8 @@ def run(
 
         def save(now: Record) -> None:
             now.complete = experiment.next_unit(now) is None
-            records.save(now, paths[0] if now.complete else paths[1])
+            is_published = now.complete or experiment.keeps_earlier
+            records.save(now, paths[0] if is_published else paths[1])
             if now.complete:
                 paths[1].unlink(missing_ok=True)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.simulation.nemesis import CLUSTER_FAULTS, FAULTS
 from tests.simulation.simulation import RUN_S, Outcome, Simulation
+from tests.simulation.world_settings import REPLICAS_MAX
 
 COMMON = (
     "operations",
@@ -57,36 +62,53 @@ REQUIRED_IN_CLUSTER = (
 """The same for a cluster."""
 
 
+@dataclass(slots=True)
+class Batch:
+    """The results of a series of runs. `failed` has the first violation of each seed with one."""
+
+    runs: int = 0
+    simulated_s: float = 0.0
+    cpu_s: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: dict[int, str] = field(default_factory=dict)
+    traces: list[str] = field(default_factory=list)
+
+    def add(self, outcome: Outcome, cpu_s: float) -> None:
+        self.runs += 1
+        self.simulated_s += outcome.simulated_s
+        self.cpu_s += cpu_s
+        self.counts += outcome.counts
+        self.traces.append(outcome.digest)
+        if outcome.known:
+            self.counts[f"known defect: {outcome.known}"] += 1
+        if outcome.violations:
+            self.failed[outcome.seed] = outcome.violation
+
+    def values(self, options: argparse.Namespace) -> dict[str, Any]:
+        """Return the values for a record (`benchmarks.evidence.simulations`)."""
+        return {
+            "brokers": options.brokers,
+            "replicas": min(options.replicas, options.brokers),
+            "load": "nominal" if options.nominal else "swarm",
+            "first": options.seed,
+            "runs": self.runs,
+            "simulated_s": round(self.simulated_s, 1),
+            "cpu_s": round(self.cpu_s, 1),
+            "traces": hashlib.blake2b("".join(self.traces).encode(), digest_size=8).hexdigest(),
+            "coverage": {name: count for name, count in sorted(self.counts.items()) if count},
+            "violations": {str(seed): what for seed, what in self.failed.items()},
+        }
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the seeds N to N+K-1. Return 1 if one of them found a violation."""
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="the first seed")
-    parser.add_argument("--runs", type=int, default=1, help="number of seeds")
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        help="run fresh seeds for so long instead; each count of REQUIRED_... must be above zero",
-    )
-    parser.add_argument("--brokers", type=int, default=1)
-    parser.add_argument("--replicas", type=int, default=3, help="limit of the replication factors")
-    parser.add_argument("--seconds", type=float, default=RUN_S, help="virtual length of a run")
-    parser.add_argument("--history", type=Path, help="write the history of the last run to a file")
-    parser.add_argument("--log", action="store_true", help="show the log of the brokers")
-    parser.add_argument(
-        "--nominal",
-        action="store_true",
-        help="two client operations a second and a fault every ten seconds, for the cost",
-    )
-    parser.add_argument("--keep-going", action="store_true", help="go on after a violation")
-    options = parser.parse_args(argv)
+    options = _options(argv)
     logging.getLogger("odradek").setLevel(logging.INFO if options.log else logging.ERROR)
     logging.basicConfig(format="%(levelname)s %(name)s %(message)s")
     if not options.log:
         logging.lastResort = None
         logging.getLogger().handlers = [logging.NullHandler()]
-    total: Counter[str] = Counter()
-    failed = []
-    simulated_s = cpu_s = 0.0
+    batch = Batch()
     for seed in seeds(options.seed, options.runs, options.minutes):
         began = time.process_time()
         outcome = run(
@@ -97,28 +119,61 @@ def main(argv: list[str] | None = None) -> int:
             swarm=not options.nominal,
         )
         used_s = time.process_time() - began
-        total += outcome.counts
-        simulated_s += outcome.simulated_s
-        cpu_s += used_s
-        per_s = 1_000 * used_s / outcome.simulated_s
-        print(f"seed {seed}: trace {outcome.digest}, {outcome.steps:,} steps, {per_s:.1f} ms/s")
+        batch.add(outcome, used_s)
+        print(
+            f"seed {seed}: trace {outcome.digest}, {outcome.steps:,} steps, "
+            f"{outcome.simulated_s:.1f} s, {1_000 * used_s / outcome.simulated_s:.1f} ms/s",
+            flush=True,
+        )
         if options.history:
             options.history.write_text("\n".join(outcome.history) + "\n", encoding="utf-8")
-        if outcome.known:
-            total[f"known defect: {outcome.known}"] += 1
         if outcome.violations:
-            failed.append(seed)
-            report(outcome, options.brokers)
+            report(outcome, options)
             if not options.keep_going:
                 break
+    return _end(batch, options)
+
+
+def _end(batch: Batch, options: argparse.Namespace) -> int:
+    """Print the totals of all runs. Return the exit code."""
+    total = batch.counts
     print("coverage: " + ", ".join(f"{name} {number:,}" for name, number in sorted(total.items())))
-    print(f"{simulated_s:,.0f} simulated s, {1_000 * cpu_s / simulated_s:.1f} ms of CPU a second")
-    print(f"seeds with violations: {failed or 'none'}")
+    per_s = 1_000 * batch.cpu_s / batch.simulated_s
+    print(f"{batch.simulated_s:,.0f} simulated s, {per_s:.1f} ms of CPU a second")
+    print(f"seeds with violations: {[*batch.failed] or 'none'}")
     required = REQUIRED_ALONE if options.brokers == 1 else REQUIRED_IN_CLUSTER
     missing = [what for what in required if not total[what]] if options.minutes else []
     if missing:
         print(f"not covered: {', '.join(missing)}")
-    return 1 if failed or missing else 0
+    if options.json:
+        print(json.dumps(batch.values(options)))
+    return 1 if batch.failed or missing else 0
+
+
+def _options(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--runs", type=int, default=1, help="number of seeds")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        help="run fresh seeds for so long instead; each count of REQUIRED_... must be above zero",
+    )
+    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument(
+        "--replicas", type=int, default=REPLICAS_MAX, help="limit of the replication factors"
+    )
+    parser.add_argument("--seconds", type=float, default=RUN_S, help="virtual length of a run")
+    parser.add_argument("--history", type=Path, help="write the history of the last run to a file")
+    parser.add_argument("--log", action="store_true", help="show the log of the brokers")
+    parser.add_argument(
+        "--nominal",
+        action="store_true",
+        help="two client operations a second and a fault every ten seconds, for the cost",
+    )
+    parser.add_argument("--keep-going", action="store_true", help="go on after a violation")
+    parser.add_argument("--json", action="store_true", help="print the totals as the last line")
+    return parser.parse_args(argv)
 
 
 def seeds(first: int, runs: int, minutes: float | None) -> Iterator[int]:
@@ -143,13 +198,17 @@ def run(
         simulation.close()
 
 
-def report(outcome: Outcome, brokers: int) -> None:
+def report(outcome: Outcome, options: argparse.Namespace) -> None:
     """Print the violations of a run, its last events, and how to repeat it."""
     for line in outcome.tail[-20:]:
         print(f"    {line}")
     for violation in outcome.violations[:10]:
         print(f"  VIOLATION {violation}")
-    print(f"  repeat: python -m tests.simulation --seed {outcome.seed} --brokers {brokers}")
+    arguments = f"--seed {outcome.seed} --brokers {options.brokers}"
+    arguments += " --nominal" if options.nominal else ""
+    arguments += f" --replicas {options.replicas}" if options.replicas != REPLICAS_MAX else ""
+    arguments += f" --seconds {options.seconds:g}" if options.seconds != RUN_S else ""
+    print(f"  repeat: python -m tests.simulation {arguments}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ nothing.
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 from collections.abc import Iterator
@@ -215,6 +216,13 @@ def hunt(mutant: Mutant, seed: int, runs: int = RUNS_MAX) -> tuple[int, Outcome 
     return runs, None
 
 
+def values_of(name: str, seed: int, runs: int, outcome: Outcome | None) -> dict[str, Any]:
+    """Return an attempt for a record (`benchmarks.evidence.planted_bugs`)."""
+    found = None if outcome is None else runs
+    violation = "" if outcome is None else outcome.violation
+    return {"name": name, "seed": seed, "runs": runs, "found_in": found, "violation": violation}
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
     parser.add_argument("command", choices=("list", "run"))
@@ -222,6 +230,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--attempts", type=int, default=1, help="each begins 1,000 seeds later")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--runs", type=int, default=RUNS_MAX)
+    parser.add_argument("--json", action="store_true", help="print each attempt as a JSON object")
     options = parser.parse_args(argv)
     logging.getLogger().handlers = [logging.NullHandler()]
     missed = 0
@@ -232,8 +241,10 @@ def main(argv: list[str] | None = None) -> int:
         for attempt in range(options.attempts):
             seed = options.seed + 1_000 * attempt
             runs, outcome = hunt(MUTANTS[name], seed, options.runs)
-            if outcome is None:
-                missed += 1
+            missed += outcome is None
+            if options.json:
+                print(json.dumps(values_of(name, seed, runs, outcome)), flush=True)
+            elif outcome is None:
                 print(f"{name}: NOT FOUND in {runs} runs from seed {seed} on", flush=True)
             else:
                 what = f"seed {outcome.seed}: {outcome.violations[0]}"

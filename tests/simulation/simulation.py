@@ -61,6 +61,8 @@ RESTART_S_MAX = 3.0
 TEMPOS = (1.0, 2.0, 5.0)
 """At 1.0 all clients together make about two operations a second."""
 FAULT_INTERVALS_S = (10.0, 5.0, 2.5)
+VIOLATION_MAX = 400
+"""Length of a violation in a record."""
 
 KNOWN_DEFECTS: dict[str, re.Pattern[str]] = {}
 """Defects of the broker that are not mended yet, by the text of their violations.
@@ -82,6 +84,11 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     tail: list[str] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
+
+    @property
+    def violation(self) -> str:
+        """The first violation for a record, or an empty string."""
+        return self.violations[0][:VIOLATION_MAX] if self.violations else ""
 
 
 class _Errors(logging.Handler):
