@@ -36,6 +36,9 @@ _ADVICE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "Run the command again in a moment.",
     ErrorCode.INVALID_RECORD: "If the topic is compacted, give each record a key.",
     ErrorCode.KAFKA_STORAGE_ERROR: "Read the log of the broker: the disk is full or has failed.",
+    ErrorCode.LEADER_NOT_AVAILABLE: (
+        "Start a broker that has a replica. `odradek topic describe` shows the replicas."
+    ),
     ErrorCode.MESSAGE_TOO_LARGE: (
         "Send smaller records, or raise max.message.bytes of the topic with `odradek topic alter`."
     ),

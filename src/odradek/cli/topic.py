@@ -19,13 +19,19 @@ from odradek.cli.client import (
 )
 from odradek.cli.failures import Subject, partition_subject
 from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
+from odradek.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConfigEntry
+    from collections.abc import Iterable
+    from concurrent.futures import Future
+
+    from confluent_kafka.admin import AdminClient, ConfigEntry, ListOffsetsResultInfo
 
 # Limits of librdkafka.
 PARTITIONS_MAX = 100_000
 REPLICATION_FACTOR_MAX = 10_000
+Offsets = tuple[int, int]
+"""Start and end offset of a partition."""
 
 
 class DescribedTopic(TypedDict):
@@ -114,7 +120,7 @@ def list_(
             "replication_factor": max(
                 (len(p.replicas) for p in metadata[name].partitions.values()), default=0
             ),
-            "records": sum(end - start for start, end in offsets.get(name, {}).values()),
+            "records": _record_count(offsets.get(name, {}).values()),
         }
         for name in names
     ]
@@ -250,8 +256,8 @@ def _describe_one(admin: AdminClient, name: str) -> DescribedTopic:
                 "leader": p.leader.id if p.leader else None,
                 "replicas": [node.id for node in p.replicas],
                 "isr": [node.id for node in p.isr],
-                "start_offset": offsets[p.id][0],
-                "end_offset": offsets[p.id][1],
+                "start_offset": None if (found := offsets[p.id]) is None else found[0],
+                "end_offset": None if found is None else found[1],
             }
             for p in sorted(described.partitions, key=lambda p: p.id)
         ],
@@ -275,22 +281,38 @@ def _configs(admin: AdminClient, topic: str) -> dict[str, ConfigEntry]:
     return dict(wait(admin.describe_configs([resource])[resource], Subject("topic", topic)))
 
 
+def _record_count(offsets: Iterable[Offsets | None]) -> int | None:
+    """Return the number of records, or None while a partition has no leader."""
+    counts = [None if each is None else each[1] - each[0] for each in offsets]
+    return None if None in counts else sum(each for each in counts if each is not None)
+
+
 def _offsets(
     admin: AdminClient, partitions: dict[str, list[int]]
-) -> dict[str, dict[int, tuple[int, int]]]:
-    """Return start and end offset of each partition, by topic."""
+) -> dict[str, dict[int, Offsets | None]]:
+    """Return start and end offset of each partition, by topic. None: it has no leader."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
     requested = [TopicPartition(t, p) for t, numbers in partitions.items() for p in numbers]
-    result: dict[str, dict[int, tuple[int, int]]] = {name: {} for name in partitions}
+    result: dict[str, dict[int, Offsets | None]] = {name: {} for name in partitions}
     if not requested:
         return result
     starts = admin.list_offsets(dict.fromkeys(requested, OffsetSpec.earliest()))
     ends = admin.list_offsets(dict.fromkeys(requested, OffsetSpec.latest()))
     for tp in requested:
         subject = partition_subject(tp.topic, tp.partition)
-        start = wait(starts[tp], subject).offset
-        end = wait(ends[tp], subject).offset
-        result[tp.topic][tp.partition] = (start, end)
+        start, end = (_offset(futures[tp], subject) for futures in (starts, ends))
+        result[tp.topic][tp.partition] = None if start is None or end is None else (start, end)
     return result
+
+
+def _offset(future: Future[ListOffsetsResultInfo], subject: Subject) -> int | None:
+    """Return an offset, or None if the partition has no leader."""
+    try:
+        return int(wait(future, subject).offset)
+    except CommandError:
+        error = future.exception() if future.done() else None
+        if error is None or error.args[0].code() != ErrorCode.LEADER_NOT_AVAILABLE:
+            raise
+        return None
