@@ -1,0 +1,65 @@
+"""Modules that a single broker has imported after its start. Each import delays the start.
+
+Parts that only a broker of a cluster needs are imported where a cluster composes them, and parts
+that only some requests need with the first of these requests.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+START = """
+import asyncio, json, sys
+from odradek.testing import Broker
+with Broker():
+    print(json.dumps([name for name in sys.modules if name.startswith("odradek.")]))
+"""
+OF_A_CLUSTER = (
+    "odradek.broker.broker_lifecycle",
+    "odradek.broker.cluster_identity",
+    "odradek.broker.cluster_member",
+    "odradek.broker.leadership_lease",
+    "odradek.broker.replication_wiring",
+    "odradek.client",
+    "odradek.controller.cluster_controller",
+    "odradek.controller.feed_server",
+    "odradek.log.follower_read",
+    "odradek.metadata.controller_channel",
+    "odradek.metadata.feed_client",
+    "odradek.metadata.store.zookeeper",
+    "odradek.replication.fetcher_manager",
+    "odradek.replication.follower_fetch",
+    "odradek.replication.follower_news",
+    "odradek.replication.isr_proposals",
+    "odradek.replication.leader_replication",
+    "odradek.replication.replica_fetcher",
+    "odradek.replication.replication_parts",
+    "odradek.replication.replication_state",
+    "odradek.replication.uncommitted_sizes",
+    "odradek.testing.cluster",
+)
+MODULES_MAX = 182
+"""Number of the product's modules at the start. A change that raises it gives the reason here. A
+change that lowers it lowers the pinned number, too.
+"""
+
+
+def test_single_broker_imports_no_parts_of_a_cluster(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", START], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    imported: list[str] = json.loads(done.stdout)
+    assert not [name for name in imported if name.startswith(OF_A_CLUSTER)]
+    assert "odradek.replication.partition" in imported
+    assert len(imported) <= MODULES_MAX, sorted(imported)
+
+
+def test_every_part_of_a_cluster_exists() -> None:
+    """A renamed module would make the first test pass."""
+    source = Path(__file__).parents[2] / "src"
+    for name in OF_A_CLUSTER:
+        path = source / name.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name
