@@ -317,6 +317,7 @@ async def after_truncation(it: Follower) -> FetchPartition:
 async def look_up(it: Follower, offsets: dict[int, tuple[int, int]]) -> None:
     for asked in tuple(it.control.asked):
         it.control.respond(list_offsets(asked.request, offsets), 10)
+    await asyncio.sleep(0)
 
 
 def run_follower(root: Path, test: Callable[[Follower], Any], **options: Any) -> None:

@@ -22,6 +22,7 @@ from odradek.log.residency import NotResident
 from odradek.metadata.image import MetadataImage, TopicImage
 from odradek.offloading import WorkRunner
 from odradek.records.record import Record, build_batch
+from odradek.replication import follower_news
 from odradek.replication.delayed_fetch import FetchParams
 from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
 from odradek.replication.follower_news import FollowerNews
@@ -326,6 +327,30 @@ def test_deleted_topic_is_reported_and_no_longer_watched(run: Callable[[Test], N
     run(test)
 
 
+def test_closed_session_of_many_partitions_stops_watching_in_slices(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_news, "ENDS_PER_SLICE", 4)
+
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.fetch(news)
+        news.close()
+
+        def watched() -> int:
+            found = (broker.manager.partition("t", number) for number in range(10))
+            return sum(len(each.followers) for each in found)
+
+        counts = [watched()]
+        broker.append(9)  # a report between two slices changes nothing
+        while counts[-1]:
+            await asyncio.sleep(0)
+            counts.append(watched())
+        assert list(dict.fromkeys(counts)) == [6, 2, 0]
+
+    run(test, partitions=10)
+
+
 def test_closed_session_ends_its_wait_and_watches_nothing(run: Callable[[Test], None]) -> None:
     async def test(broker: Broker) -> None:
         news = broker.news()
@@ -478,3 +503,61 @@ def test_cold_read_moves_the_follower_once(
         assert moved.count(state) == 1
 
     run(test)
+
+
+def test_fetch_visits_a_limited_number_of_changed_partitions(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are visited next, and none of them is starved."""
+    monkeypatch.setattr(follower_news, "CHANGES_A_FETCH_MAX", 4)
+
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        assert broker.visited(news) == list(range(10)), "a full fetch returns all partitions"
+        for number in range(10):
+            broker.append(number)
+        found = broker.fetch(news, wait_ms=LONG_MS)
+        assert [target.partition for target, _ in found.get()] == [0, 1, 2, 3]
+        broker.append(0)
+        assert broker.visited(news) == [4, 5, 6, 7]
+        assert broker.visited(news) == [8, 9, 0, 1]
+
+    run(test, partitions=10)
+
+
+def test_fetch_that_leaves_changed_partitions_does_not_wait(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_news, "CHANGES_A_FETCH_MAX", 2)
+
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.fetch(news)
+        for number in range(3):
+            broker.manager.partition("t", number)
+            news.visit(broker.targets[number])
+        assert broker.fetch(news, wait_ms=LONG_MS).done
+        waiting = broker.fetch(news, wait_ms=LONG_MS)
+        assert not waiting.done, "all were visited, and no record came"
+        waiting.cancel()
+
+    run(test, partitions=3)
+
+
+def test_last_read_of_a_fetch_visits_a_limited_number_of_partitions(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_news, "CHANGES_A_FETCH_MAX", 3)
+
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        broker.fetch(news)
+        for number in range(2):
+            news.visit(broker.targets[number])
+        waiting = broker.fetch(news, wait_ms=LONG_MS)
+        for number in range(2, 6):
+            broker.append(number)
+        assert [target.partition for target, _ in await soon(waiting)] == [0, 1, 2]
+        assert [target.partition for target, _ in broker.fetch(news).get()] == [3, 4, 5]
+
+    run(test, partitions=6)

@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID
-from odradek.log.unified_log import UnifiedLog
-from odradek.replication import replica_fetcher
 from odradek.replication.fetch_plan import CATCH_UP_BYTES_MAX, CATCH_UP_WAIT_MAX_MS
 from tests.helpers.faulty_files import FaultyFiles
-from tests.helpers.time_slices import count_slices
 from tests.replication.scripted_leader import (
     BROKER_EPOCH,
     FOLLOWER,
@@ -548,143 +543,3 @@ def _release_with_errors(it: Follower) -> None:
             future.set_result(work())
         except Exception as error:  # noqa: BLE001 - as in a thread pool
             future.set_exception(error)
-
-
-# --- time slices ---
-
-
-def test_large_response_is_applied_in_slices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slices = count_slices(monkeypatch)
-
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        it.follow_in_sync(partition)
-        data = batches(0, 5_500)
-        it.in_sync.answer(records(0, data, high_watermark=5_500))
-        await until(lambda: bool(it.in_sync.asked))
-        assert bytes_of(partition.log) == data
-        assert partition.log.high_watermark == 5_500
-        assert len(slices) >= 2
-
-    run_follower(tmp_path, test)
-
-
-@pytest.mark.parametrize("change", ["unfollow", "new epoch", "stop"])
-def test_change_between_two_slices_ends_the_appends(tmp_path: Path, change: str) -> None:
-    async def test(it: Follower) -> None:
-        partition, other = it.partition(0), it.partition(1)
-        it.follow_in_sync(partition, other)
-        it.catch_up.answer(session_id=0)
-        it.in_sync.answer(records(0, batches(0, 3_500)))
-        appended = partition.log.log_end_offset
-        assert 0 < appended < 3_500
-        if change == "unfollow":
-            it.fetchers.unfollow([partition.topic_partition])
-        elif change == "stop":
-            await it.fetchers.stop()
-        else:
-            it.follow(partition, epoch=6)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert partition.log.log_end_offset == appended
-        if change == "new epoch":
-            (fetched,) = it.catch_up.partitions
-            assert (fetched.fetch_offset, fetched.current_leader_epoch) == (appended, 6)
-
-    run_follower(tmp_path, test)
-
-
-def test_appends_have_a_limit_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_fetcher, "RUN_BYTES_MAX", 1_000)
-    sizes: list[int] = []
-    append_as_follower = UnifiedLog.append_as_follower
-
-    def noted(log: UnifiedLog, data: memoryview, *args: Any, **options: Any) -> Any:
-        sizes.append(len(data))
-        return append_as_follower(log, data, *args, **options)
-
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        it.follow_in_sync(partition)
-        monkeypatch.setattr(UnifiedLog, "append_as_follower", noted)
-        data = batches(0, 100)
-        it.in_sync.answer(records(0, data))
-        assert bytes_of(partition.log) == data
-        assert max(sizes) <= 1_000
-
-    run_follower(tmp_path, test)
-
-
-def test_many_partitions_of_a_response_are_visited_in_slices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slices = count_slices(monkeypatch)
-
-    async def test(it: Follower) -> None:
-        partitions = [it.partition(number) for number in range(250)]
-        it.follow_in_sync(*partitions)
-        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
-        slices.clear()
-        it.in_sync.answer(*(nothing(number, high_watermark=0) for number in range(250)))
-        await until(lambda: bool(it.in_sync.asked))
-        assert len(slices) == 1
-
-    run_follower(tmp_path, test)
-
-
-def test_response_of_the_other_connection_between_two_slices_ends_the_appends(
-    tmp_path: Path,
-) -> None:
-    """A replica that moves may get the same records twice. They are no reason to back off."""
-
-    async def test(it: Follower) -> None:
-        first, moving = it.partition(0), it.partition(1)
-        it.follow_in_sync(first)
-        it.catch_up.answer(session_id=0)
-        it.follow(moving)
-        it.catch_up.answer(nothing(1))
-        data = batches(0, 3_500)
-        it.catch_up.answer(records(1, data))
-        appended = moving.log.log_end_offset
-        assert 0 < appended < 3_500
-        it.in_sync.answer()
-        assert it.in_sync.partitions[0].fetch_offset == appended
-        it.in_sync.answer(records(1, batches(appended, 10)))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert moving.log.log_end_offset == appended + 10
-        assert it.in_sync.partitions[0].fetch_offset == appended + 10
-        it.in_sync.answer()
-        assert it.in_sync.forgotten == []
-
-    run_follower(tmp_path, test)
-
-
-def test_diverging_partition_that_is_unfollowed_between_two_slices_is_not_truncated(
-    tmp_path: Path,
-) -> None:
-    async def test(it: Follower) -> None:
-        diverged, other = it.partition(0), it.partition(1)
-        append(diverged.log, [(2, 4)])
-        it.follow(diverged, other)
-        it.catch_up.answer(diverging(0, 2, 1), records(1, batches(0, 3_500)))
-        it.fetchers.unfollow([diverged.topic_partition])
-        await until(lambda: other.log.log_end_offset == 3_500)
-        assert not diverged.log.is_truncating
-        assert diverged.log.log_end_offset == 4
-
-    run_follower(tmp_path, test)
-
-
-def test_large_batch_is_appended_whole(tmp_path: Path) -> None:
-    async def test(it: Follower) -> None:
-        partition = it.partition()
-        it.follow_in_sync(partition)
-        data = batches(0, 2, value=os.urandom(replica_fetcher.RUN_BYTES_MAX + 1))
-        it.in_sync.answer(records(0, data))
-        await until(lambda: bool(it.in_sync.asked))
-        assert bytes_of(partition.log) == data
-
-    run_follower(tmp_path, test, config=LogConfig(max_message_bytes=10**8))

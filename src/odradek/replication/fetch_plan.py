@@ -122,9 +122,10 @@ class FetchPlan:
         """Return the next request of one of the sessions, or None."""
         parts = session.next_request()
         if self._moving and parts is not None and session is self.in_sync:
-            for key in [each for each in self._moving if session.knows(each)]:
-                del self._moving[key]
-                self.catch_up.remove(key)
+            for key in session.named:
+                if key in self._moving and session.knows(key):
+                    del self._moving[key]
+                    self.catch_up.remove(key)
         return parts
 
     def limits(self, session: FetchSessionHandler, parts: FetchRequestParts) -> tuple[int, int]:
@@ -144,7 +145,8 @@ class FetchPlan:
     def responded(self, session: FetchSessionHandler) -> None:
         """Note that a response arrived. The lag of the replicas in its request counts as known."""
         if self._new and session is self.catch_up:
-            self._new = {key: None for key in self._new if not session.knows(key)}
+            for key in session.named:
+                self._new.pop(key, None)
 
     def fetched(
         self, replica: FollowedReplica, leader_high_watermark: int, *, has_records: bool

@@ -166,7 +166,7 @@ class DelayedFollowerFetch(DelayedFetch):
 
     def _read_last(self) -> Generator[Pause, None, Result[FollowerData]]:
         news = self._news
-        targets = list(dict.fromkeys((*self._first, *news.take())))
+        targets = list(dict.fromkeys((*self._first, *news.take(len(self._first)))))
         read = FollowerRead(self._manager, self._params, news, targets, updates=False)
         yield from read.in_slices(targets, None)
         return read.result()
@@ -177,9 +177,10 @@ def fetch_for_follower(
 ) -> Generator[Pause, None, Result[FollowerData]]:
     """Visit the partitions with news, in time slices. Wait and visit again without enough data."""
     targets = news.take()
+    is_cut = news.is_cut
     read = FollowerRead(manager, params, news, targets, updates=True)
     yield from read.in_slices(targets, None)
-    if read.size_bytes >= params.min_bytes or read.has_news or params.max_wait_ms <= 0:
+    if read.size_bytes >= params.min_bytes or read.has_news or is_cut or params.max_wait_ms <= 0:
         return read.result()
     close_regions(read.data)
     delayed = DelayedFollowerFetch(manager, params, news, targets)

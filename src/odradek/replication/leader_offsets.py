@@ -16,6 +16,11 @@ from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
 from odradek.replication.followed_replica import FollowedReplica
 from odradek.replication.offset_lookup import EARLIEST, LATEST
 
+LOOKUPS_A_REQUEST_MAX = 50
+"""Maximum number of partitions in a request. The truncations after its response are begun in one
+time slice.
+"""
+
 
 class LeaderOffsets(NamedTuple):
     """The outcome of a lookup. The offsets are -1 with an error."""

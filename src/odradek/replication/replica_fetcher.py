@@ -43,7 +43,6 @@ from odradek.records.batch import HEADER_BYTES, LOG_OVERHEAD
 from odradek.records.batch_run import UnexpectedAppendOffset
 from odradek.replication.fetch_plan import FetcherSettings, FetchPlan
 from odradek.replication.fetch_session_handler import (
-    PARTITIONS_A_REQUEST_MAX,
     FetchSessionHandler,
     InvalidFetchResponse,
     SentPartition,
@@ -54,7 +53,11 @@ from odradek.replication.follower_decisions import (
     restart_for,
     truncation_for,
 )
-from odradek.replication.leader_offsets import leader_offsets, list_offsets_requests
+from odradek.replication.leader_offsets import (
+    LOOKUPS_A_REQUEST_MAX,
+    leader_offsets,
+    list_offsets_requests,
+)
 from odradek.results import Result, gather
 from odradek.slicing import Pause, sliced
 
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
     from odradek.log.log_append_info import FollowerAppendInfo
     from odradek.protocol.messages.fetch_response import PartitionData
     from odradek.replication.follower_truncations import FollowerTruncations
+    from odradek.replication.partition import Partition
 
 R = TypeVar("R", bound=Message)
 
@@ -83,6 +87,8 @@ SLICE_COST_MAX = 3_000
 """Maximum cost of a time slice. One unit is about a microsecond."""
 PARTITION_COST = 15
 BATCH_COST = 2
+FLUSH_COST = 25
+TRUNCATION_COST = 50
 BYTES_A_COST = 1_024
 
 RETRY_MS = 50
@@ -173,10 +179,10 @@ class _Connection:
 class _FollowUp(NamedTuple):
     """The work that is left when all partitions of a response were visited."""
 
-    diverging: list[tuple[FollowedReplica, EpochEndOffset]]
-    inside_batch: list[tuple[FollowedReplica, int]]
+    diverging: list[tuple[FollowedReplica, EpochEndOffset | UnexpectedAppendOffset]]
     out_of_range: list[FollowedReplica]
-    unflushed: list[tuple[FollowedReplica, int]]
+    unflushed: list[tuple[FollowedReplica, int, int]]
+    """With the generation and the leader's high watermark."""
 
 
 class ReplicaFetcher:
@@ -396,7 +402,7 @@ class ReplicaFetcher:
             return _DONE
         connection.failures = 0
         self._plan.responded(session)
-        now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp([], [], [], [])
+        now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp([], [], [])
         for topic in response.responses:
             for data in topic.partitions:
                 if cost >= SLICE_COST_MAX:
@@ -421,7 +427,7 @@ class ReplicaFetcher:
                             info, cost = yield from rest
                     self._appended(session, replica, data, info, follow_up)
         if any(follow_up):
-            yield from self._follow_up(follow_up)
+            yield from self._follow_up(follow_up, cost)
         return _DONE
 
     def _session_refused(self, connection: _Connection, error_code: int) -> None:
@@ -475,7 +481,7 @@ class ReplicaFetcher:
             log = replica.log
             if begins_inside_batch(log.log_start_offset, log.log_end_offset, data.log_start_offset):
                 self._plan.pause(replica)
-                follow_up.inside_batch.append((replica, error.first_offset))
+                follow_up.diverging.append((replica, error))
             else:
                 self._log_failed(replica, error)
         except KafkaError as error:
@@ -528,7 +534,7 @@ class ReplicaFetcher:
             replica.partition.follower_appended(data.high_watermark, data.log_start_offset)
             if info.must_flush:
                 plan.hold(replica, session)
-                follow_up.unflushed.append((replica, data.high_watermark))
+                follow_up.unflushed.append((replica, replica.generation, data.high_watermark))
             else:
                 plan.fetched(replica, data.high_watermark, has_records=True)
         elif replica.phase is not ReplicaPhase.FETCHING:
@@ -560,27 +566,29 @@ class ReplicaFetcher:
 
     # --- after the partitions of a response ---
 
-    def _follow_up(self, work: _FollowUp) -> Generator[Pause, None, None]:
-        if work.diverging or work.inside_batch:
-            self._truncate(work.diverging, work.inside_batch)
+    def _follow_up(self, work: _FollowUp, cost: int) -> Generator[Pause, None, None]:
+        if work.diverging:
+            cost = yield from self._truncate(work.diverging, cost)
         if work.out_of_range:
             self._look_up(work.out_of_range)
         if work.unflushed:
-            yield from self._flush(work.unflushed)
+            yield from self._flush(work.unflushed, cost)
 
-    def _flush(self, unflushed: list[tuple[FollowedReplica, int]]) -> Generator[Pause, None, None]:
+    def _flush(
+        self, unflushed: list[tuple[FollowedReplica, int, int]], cost: int
+    ) -> Generator[Pause, None, None]:
         """Flush the logs at the same time. The connection sends nothing before all are flushed."""
-        parts, plan = self._parts, self._plan
-        flushes = [
-            (
-                *each,
-                each[0].generation,
-                parts.loop.run_in_executor(parts.executor, each[0].log.flush),
-            )
-            for each in unflushed
-        ]
-        for replica, high_watermark, generation, flush in flushes:
-            yield flush
+        parts, plan, flushes = self._parts, self._plan, []
+        for replica, generation, high_watermark in unflushed:
+            if cost >= SLICE_COST_MAX:
+                cost = 0
+                yield None
+            cost += FLUSH_COST
+            flush = parts.loop.run_in_executor(parts.executor, replica.log.flush)
+            flushes.append((replica, generation, high_watermark, flush))
+        for replica, generation, high_watermark, flush in flushes:
+            if not flush.done():
+                yield flush
             error = flush.exception()
             if replica.generation != generation:
                 continue
@@ -593,38 +601,60 @@ class ReplicaFetcher:
 
     def _truncate(
         self,
-        diverging: list[tuple[FollowedReplica, EpochEndOffset]],
-        inside_batch: list[tuple[FollowedReplica, int]],
-    ) -> None:
-        """Truncate the logs that diverged from the leader's (rule F10).
+        diverging: list[tuple[FollowedReplica, EpochEndOffset | UnexpectedAppendOffset]],
+        cost: int,
+    ) -> Generator[Pause, None, int]:
+        """Truncate the logs that diverged from the leader's, those of a time slice together.
 
-        Empty the logs that begin inside a batch of the leader, with a segment for that batch.
+        Returns:
+            The cost of the last slice.
         """
-        truncations, truncated = LogTruncations(), []
-        for replica, end in diverging:
-            if replica.phase is not ReplicaPhase.PAUSED:
-                continue  # it was stopped in the meantime
-            log = replica.log
-            cut = truncation_for(log.epochs, log.log_end_offset, end.epoch, end.end_offset)
-            self._note_truncation(replica, cut.offset)
-            if truncations.truncate_to(log, cut.offset):
+        truncations = LogTruncations()
+        truncated: list[Partition] = []
+        for replica, cause in diverging:
+            if cost >= SLICE_COST_MAX:
+                cost = 0
+                if truncated:
+                    self._parts.truncations.start(truncations, truncated)
+                    truncations, truncated = LogTruncations(), []
+                yield None
+            cost += TRUNCATION_COST
+            # It may have been stopped in the meantime.
+            if replica.phase is ReplicaPhase.PAUSED and self._cut(replica, cause, truncations):
                 truncated.append(replica.partition)
-            else:
-                reason = f"epoch {end.epoch} ends at {end.end_offset}, and the log does not diverge"
-                self._back_off(replica, ErrorCode.INVALID_REQUEST, reason)
-        for replica, first_offset in inside_batch:
-            if replica.phase is ReplicaPhase.PAUSED:
-                offset, partition = replica.log.log_end_offset, replica.partition
-                logger.info(
-                    "%s begins again at %d, inside of the leader's batch from offset %d",
-                    partition.topic_partition,
-                    offset,
-                    first_offset,
-                )
-                truncations.truncate_fully_and_start_at(replica.log, offset, first_offset)
-                truncated.append(partition)
         if truncated:
             self._parts.truncations.start(truncations, truncated)
+        return cost
+
+    def _cut(
+        self,
+        replica: FollowedReplica,
+        cause: EpochEndOffset | UnexpectedAppendOffset,
+        truncations: LogTruncations,
+    ) -> bool:
+        """Add a truncation after a diverging epoch (rule F10), or inside a batch (rule F12).
+
+        Returns:
+            Whether there is something to truncate. Otherwise the replica backs off.
+        """
+        log = replica.log
+        if isinstance(cause, UnexpectedAppendOffset):
+            offset = log.log_end_offset
+            logger.info(
+                "%s begins again at %d, inside of the leader's batch from offset %d",
+                replica.partition.topic_partition,
+                offset,
+                cause.first_offset,
+            )
+            truncations.truncate_fully_and_start_at(log, offset, cause.first_offset)
+            return True
+        cut = truncation_for(log.epochs, log.log_end_offset, cause.epoch, cause.end_offset)
+        self._note_truncation(replica, cut.offset)
+        if truncations.truncate_to(log, cut.offset):
+            return True
+        reason = f"epoch {cause.epoch} ends at {cause.end_offset}, and the log does not diverge"
+        self._back_off(replica, ErrorCode.INVALID_REQUEST, reason)
+        return False
 
     def _note_truncation(self, replica: FollowedReplica, offset: int) -> None:
         log = replica.log
@@ -644,18 +674,18 @@ class ReplicaFetcher:
 
     def _look_up(self, replicas: list[FollowedReplica]) -> None:
         """Request the leader's start and end of logs that are out of its range (rule F12)."""
-        for first in range(0, len(replicas), PARTITIONS_A_REQUEST_MAX):
-            some = [(each, each.generation) for each in replicas[first:][:PARTITIONS_A_REQUEST_MAX]]
+        timeout_ms = self._parts.settings.timeout_ms
+        for first in range(0, len(replicas), LOOKUPS_A_REQUEST_MAX):
+            some = [(each, each.generation) for each in replicas[first:][:LOOKUPS_A_REQUEST_MAX]]
             channel = self._control_channel()
             if channel is None:
                 self._not_looked_up(some, "the leader's address is not known")
                 continue
             requests = list_offsets_requests(self._parts.broker_id, [each for each, _ in some])
-            timeout_ms = self._parts.settings.timeout_ms
             sent = [
                 channel.send(each, ListOffsetsResponse, timeout_ms=timeout_ms) for each in requests
             ]
-            gather(sent).on_done(partial(self._looked_up, some))
+            gather(sent).on_done(partial(self._lookup_done, some))
 
     def _control_channel(self) -> LeaderChannel | None:
         channel = self._control
@@ -670,6 +700,14 @@ class ReplicaFetcher:
         for replica, generation in replicas:
             if replica.generation == generation:
                 self._back_off(replica, ErrorCode.OFFSET_OUT_OF_RANGE, why)
+
+    def _lookup_done(
+        self,
+        replicas: Sequence[tuple[FollowedReplica, int]],
+        result: Result[list[ListOffsetsResponse]],
+    ) -> None:
+        """Use a time slice for each lookup, because one read may have many responses."""
+        self._parts.loop.call_soon(self._looked_up, replicas, result)
 
     def _looked_up(
         self,

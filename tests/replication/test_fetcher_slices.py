@@ -1,0 +1,277 @@
+"""Time slices of a fetcher: large responses, many partitions, and changes between two slices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from odradek.errors import ErrorCode
+from odradek.log.unified_log import UnifiedLog
+from odradek.replication import replica_fetcher
+from odradek.replication.fetch_session_handler import PARTITIONS_A_REQUEST_MAX
+from odradek.replication.leader_offsets import LOOKUPS_A_REQUEST_MAX
+from odradek.replication.replica_fetcher import FLUSH_COST, SLICE_COST_MAX, TRUNCATION_COST
+from tests.helpers.time_slices import count_slices
+from tests.replication.scripted_leader import (
+    LIST_OFFSETS_VERSION,
+    Follower,
+    append,
+    batch_at,
+    batches,
+    bytes_of,
+    diverging,
+    failed,
+    list_offsets,
+    nothing,
+    records,
+    run_follower,
+    until,
+)
+
+
+def test_large_response_is_applied_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = count_slices(monkeypatch)
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        data = batches(0, 5_500)
+        it.in_sync.answer(records(0, data, high_watermark=5_500))
+        await until(lambda: bool(it.in_sync.asked))
+        assert bytes_of(partition.log) == data
+        assert partition.log.high_watermark == 5_500
+        assert len(slices) >= 2
+
+    run_follower(tmp_path, test)
+
+
+@pytest.mark.parametrize("change", ["unfollow", "new epoch", "stop"])
+def test_change_between_two_slices_ends_the_appends(tmp_path: Path, change: str) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(partition, other)
+        it.catch_up.answer(session_id=0)
+        it.in_sync.answer(records(0, batches(0, 3_500)))
+        appended = partition.log.log_end_offset
+        assert 0 < appended < 3_500
+        if change == "unfollow":
+            it.fetchers.unfollow([partition.topic_partition])
+        elif change == "stop":
+            await it.fetchers.stop()
+        else:
+            it.follow(partition, epoch=6)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert partition.log.log_end_offset == appended
+        if change == "new epoch":
+            (fetched,) = it.catch_up.partitions
+            assert (fetched.fetch_offset, fetched.current_leader_epoch) == (appended, 6)
+
+    run_follower(tmp_path, test)
+
+
+def test_appends_have_a_limit_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_fetcher, "RUN_BYTES_MAX", 1_000)
+    sizes: list[int] = []
+    append_as_follower = UnifiedLog.append_as_follower
+
+    def noted(log: UnifiedLog, data: memoryview, *args: Any, **options: Any) -> Any:
+        sizes.append(len(data))
+        return append_as_follower(log, data, *args, **options)
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        monkeypatch.setattr(UnifiedLog, "append_as_follower", noted)
+        data = batches(0, 100)
+        it.in_sync.answer(records(0, data))
+        assert bytes_of(partition.log) == data
+        assert max(sizes) <= 1_000
+
+    run_follower(tmp_path, test)
+
+
+def test_many_partitions_of_a_response_are_visited_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = count_slices(monkeypatch)
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(250)]
+        it.follow_in_sync(*partitions)
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        slices.clear()
+        it.in_sync.answer(*(nothing(number, high_watermark=0) for number in range(250)))
+        await until(lambda: bool(it.in_sync.asked))
+        assert len(slices) == 1
+
+    run_follower(tmp_path, test)
+
+
+def test_response_of_the_other_connection_between_two_slices_ends_the_appends(
+    tmp_path: Path,
+) -> None:
+    """A replica that moves may get the same records twice. They are no reason to back off."""
+
+    async def test(it: Follower) -> None:
+        first, moving = it.partition(0), it.partition(1)
+        it.follow_in_sync(first)
+        it.catch_up.answer(session_id=0)
+        it.follow(moving)
+        it.catch_up.answer(nothing(1))
+        data = batches(0, 3_500)
+        it.catch_up.answer(records(1, data))
+        appended = moving.log.log_end_offset
+        assert 0 < appended < 3_500
+        it.in_sync.answer()
+        assert it.in_sync.partitions[0].fetch_offset == appended
+        it.in_sync.answer(records(1, batches(appended, 10)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert moving.log.log_end_offset == appended + 10
+        assert it.in_sync.partitions[0].fetch_offset == appended + 10
+        it.in_sync.answer()
+        assert it.in_sync.forgotten == []
+
+    run_follower(tmp_path, test)
+
+
+def test_diverging_partition_that_is_unfollowed_between_two_slices_is_not_truncated(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        diverged, other = it.partition(0), it.partition(1)
+        append(diverged.log, [(2, 4)])
+        it.follow(diverged, other)
+        it.catch_up.answer(diverging(0, 2, 1), records(1, batches(0, 3_500)))
+        it.fetchers.unfollow([diverged.topic_partition])
+        await until(lambda: other.log.log_end_offset == 3_500)
+        assert not diverged.log.is_truncating
+        assert diverged.log.log_end_offset == 4
+
+    run_follower(tmp_path, test)
+
+
+def test_large_batch_is_appended_whole(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        data = batches(0, 2, value=os.urandom(replica_fetcher.RUN_BYTES_MAX + 1))
+        it.in_sync.answer(records(0, data))
+        await until(lambda: bool(it.in_sync.asked))
+        assert bytes_of(partition.log) == data
+
+    run_follower(tmp_path, test, config=LogConfig(max_message_bytes=10**8))
+
+
+def test_partition_that_is_unfollowed_between_two_slices_is_not_emptied(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        inside, other = it.partition(0), it.partition(1)
+        append(inside.log, [(2, 4)])
+        it.follow(inside, other)
+        it.catch_up.answer(records(0, batch_at(2, 4), log_start=4), records(1, batches(0, 3_500)))
+        it.fetchers.unfollow([inside.topic_partition])
+        await until(lambda: other.log.log_end_offset == 3_500)
+        assert not inside.log.is_truncating
+        assert inside.log.log_end_offset == 4
+
+    run_follower(tmp_path, test)
+
+
+def test_request_names_a_limited_number_of_partitions(tmp_path: Path) -> None:
+    """The others follow in the next requests, for which the leader does not wait."""
+    count = 2 * PARTITIONS_A_REQUEST_MAX + 1
+
+    async def test(it: Follower) -> None:
+        it.follow(*(it.partition(number) for number in range(count)))
+        named: list[int] = []
+        while len(named) < count:
+            assert len(it.catch_up.partitions) <= PARTITIONS_A_REQUEST_MAX
+            assert it.catch_up.fetch.max_wait_ms == 0
+            named += [each.partition for each in it.catch_up.partitions]
+            it.catch_up.answer()
+        assert named == list(range(count))
+        assert it.catch_up.fetch.session_epoch == 3, "all in one session"
+
+    run_follower(tmp_path, test)
+
+
+def test_truncations_of_many_partitions_are_begun_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a slice are executed together, before the next slice."""
+    slices = count_slices(monkeypatch)
+    a_slice = SLICE_COST_MAX // TRUNCATION_COST
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(a_slice + 10)]
+        for each in partitions:
+            append(each.log, [(2, 2)])
+        it.follow(*partitions)
+        it.catch_up.answer(*(diverging(number, 2, 1) for number in range(len(partitions))))
+        assert len(it.executor.held) == 1
+        begun = [each.log.is_truncating for each in partitions].count(True)
+        assert 0 < begun < a_slice
+        unfollowed = partitions[-1]
+        it.fetchers.unfollow([unfollowed.topic_partition])
+        await until(lambda: len(it.executor.held) == 2)
+        assert len(slices) == 1
+        assert [each for each in partitions if not each.log.is_truncating] == [unfollowed]
+
+    run_follower(tmp_path, test)
+
+
+def test_flushes_of_many_partitions_are_begun_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_slice = SLICE_COST_MAX // FLUSH_COST
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(a_slice + 10)]
+        it.follow_in_sync(*partitions)
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        it.in_sync.answer(*(records(number, batches(0, 1)) for number in range(len(partitions))))
+        await until(lambda: bool(it.executor.held))
+        assert len(it.executor.held) < len(partitions)
+        unfollowed = partitions[-1]
+        it.fetchers.unfollow([unfollowed.topic_partition])
+        await until(lambda: len(it.executor.held) >= len(partitions) - 1)
+        it.release()
+        await until(lambda: bool(it.in_sync.asked))
+        assert len(it.in_sync.partitions) == len(partitions) - 1
+        assert it.in_sync.forgotten == [a_slice + 9]
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+def test_lookups_of_many_partitions_are_divided(tmp_path: Path) -> None:
+    count = 2 * LOOKUPS_A_REQUEST_MAX + 1
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(count)]
+        it.follow(*partitions)
+        it.catch_up.answer(
+            *(failed(number, ErrorCode.OFFSET_OUT_OF_RANGE) for number in range(count))
+        )
+        await until(lambda: bool(it.catch_up.asked))
+        sizes = [len(each.request.topics[0].partitions) for each in it.control.asked]
+        assert sizes == [LOOKUPS_A_REQUEST_MAX] * 4 + [1] * 2
+        responses = [
+            list_offsets(each.request, dict.fromkeys(range(count), (7, 9)))
+            for each in it.control.asked
+        ]
+        for each in responses:
+            it.control.respond(each, LIST_OFFSETS_VERSION)
+        assert not any(each.log.is_truncating for each in partitions), "each in its own slice"
+        await asyncio.sleep(0)
+        assert all(each.log.is_truncating for each in partitions)
+        assert len(it.executor.held) == 3
+
+    run_follower(tmp_path, test)
