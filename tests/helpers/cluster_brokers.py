@@ -15,6 +15,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.environment.environment import Environment
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
+from odradek.ids import TopicName
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from odradek.metadata.store.memory import MemoryStore
@@ -31,6 +32,7 @@ from odradek.records.record import iter_records
 from odradek.result_tasks import wait
 from testkit.requests import batch, fetch, produce
 from tests.helpers.inline_cleaner import InlineCleaner
+from tests.helpers.running_clock import RunningClock
 
 CONFIG = {
     "listeners": "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
@@ -66,6 +68,7 @@ class ClusterBrokers:
         self.ensemble = MemoryEnsemble(
             EnsembleConditions(session_timeout_ms=session_timeout_ms), timers=LoopTimers()
         )
+        self.clock = RunningClock()
         self.servers: dict[int, BrokerServer] = {}
         self.stores: dict[int, MemoryStore] = {}
         self._channels: list[BrokerChannel] = []
@@ -86,7 +89,7 @@ class ClusterBrokers:
             "log.dirs": ",".join(map(str, log_dirs)),
             **self.config,
         }
-        environment = Environment()
+        environment = Environment(clock=self.clock)
         self.servers[broker_id] = server = BrokerServer(
             BrokerConfig(properties),
             environment=environment,
@@ -158,7 +161,7 @@ class ClusterBrokers:
         at: int = 1,
         assignment: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Create a topic, and wait until all running brokers know it.
+        """Create a topic, and wait until all running brokers know it and lead its partitions.
 
         Args:
             name, partitions, replication_factor: The topic.
@@ -177,6 +180,19 @@ class ClusterBrokers:
         await self.until(
             lambda: all(name in self.image(each).topics_by_name for each in self.servers)
         )
+        await self.until(
+            lambda: all(self._leads_its_partitions(each, name) for each in self.servers)
+        )
+
+    def _leads_its_partitions(self, broker_id: int, topic: str) -> bool:
+        """Return whether a broker serves the partitions that it leads in its image.
+
+        The image is newer than the partitions for some time slices.
+        """
+        find = self.servers[broker_id].services.replica_manager.find
+        partitions = self.image(broker_id).topics_by_name[TopicName(topic)].partitions
+        led = [find(topic, each.partition) for each in partitions if each.leader == broker_id]
+        return all(each is not None and not each.error for each in led)
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the leader in the image of any broker."""
