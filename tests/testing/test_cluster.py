@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,7 +262,53 @@ def test_a_cluster_of_one_broker_works(seed: int) -> None:
         assert read(cluster) == ["a"]
 
 
-def test_nothing_is_left_after_the_end() -> None:
+def test_a_broker_that_is_cut_off_can_be_killed_and_restarted_after_healing(
+    cluster: Cluster,
+) -> None:
+    cluster.create_topic("t")
+    cluster.partition(2)
+    with pytest.raises(RuntimeError, match=r"broker 2 is cut off and cannot start: call heal\(\)"):
+        cluster.restart(2)
+    cluster.kill(2)
+    cluster.heal()
+    cluster.restart(2)
+    cluster.partition(2)
+    cluster.heal()
+    cluster.wait_until_in_sync()
+    produce(cluster, "a")
+
+
+def test_a_broker_whose_session_was_just_lost_can_be_paused_and_cut_off(cluster: Cluster) -> None:
+    cluster.create_topic("t")
+    for fault in (cluster.pause, cluster.partition):
+        broker = cluster.broker(2)
+        assert broker._store is not None
+        session_id = broker._store.session_id
+        broker._store_thread.call(lambda ensemble, lost=session_id: ensemble.expire(lost))  # type: ignore[misc]
+        fault(2)
+        cluster.heal()
+        broker.wait_until(
+            lambda broker=broker, lost=session_id: broker._store.session_id not in (0, lost)  # type: ignore[misc]
+        )
+    cluster.wait_until_in_sync()
+    produce(cluster, "a")
+
+
+def test_a_cluster_that_does_not_start_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gc.collect()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = threads(), descriptors()
+    with pytest.raises(KafkaError, match="advertised"):
+        Cluster(3, {"advertised.listeners": "OTHER://host:1"}).start()
+    gc.collect()
+    assert (threads(), descriptors()) == before
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+def test_nothing_is_left_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
     gc.collect()
     before = threads(), descriptors()
     with Cluster(3) as cluster:
@@ -274,6 +321,7 @@ def test_nothing_is_left_after_the_end() -> None:
     gc.collect()
     assert not directory.exists()
     assert (threads(), descriptors()) == before
+    assert not [each for each in caplog.messages if "pending" in each or "never" in each]
 
 
 def threads() -> set[str]:
@@ -294,5 +342,6 @@ def test_wrong_arguments_are_refused(cluster: Cluster) -> None:
     with pytest.raises(KafkaError):
         cluster.create_topic("no such name")
     cluster.kill(1)
-    with pytest.raises(RuntimeError, match="broker 1 does not run"):
-        cluster.kill(1)
+    for fault in (cluster.kill, cluster.pause):
+        with pytest.raises(RuntimeError, match="broker 1 does not run"):
+            fault(1)

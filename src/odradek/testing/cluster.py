@@ -10,6 +10,7 @@ Internal topics have one replica.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -24,6 +26,7 @@ from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName
 from odradek.metadata.store.ensemble import EnsembleConditions
+from odradek.metadata.store.interface import SessionLostError
 from odradek.testing.barriers import LOOK_AGAIN_S, WaitTimeoutError
 from odradek.testing.broker import STOP_LIMITS
 from odradek.testing.broker_thread import BrokerThread, text_of
@@ -64,6 +67,7 @@ class ClusterBroker(BrokerThread):
         self._port = 0
         self._continued = threading.Event()
         self._store: ThreadedStore | None = None
+        self._cut_session: int | None = None
         self._files: EndableFiles | None = None
         self._network: EndableNetwork | None = None
 
@@ -128,7 +132,8 @@ class ClusterBroker(BrokerThread):
         session_id = store.session_id
         loop.call_soon_threadsafe(block)
         paused.wait(WAIT_S)
-        self._store_thread.call(lambda ensemble: ensemble.pause(session_id))
+        with contextlib.suppress(SessionLostError):
+            self._store_thread.call(lambda ensemble: ensemble.pause(session_id))
 
     def resume(self) -> None:
         """Let a paused broker go on. It finds its session lost if the pause was long."""
@@ -149,13 +154,26 @@ class ClusterBroker(BrokerThread):
 
     def cut_from_store(self, *, cut: bool) -> None:
         """Break the connection to the metadata store, or allow it again."""
-        assert self._store is not None, "the broker runs"
-        session_id = self._store.session_id
-
         if cut:
-            self._store_thread.call(lambda ensemble: ensemble.block(session_id))
-        else:
+            self._cut_session = self._blocked_session()
+        elif (session_id := self._cut_session) is not None:
+            self._cut_session = None
             self._store_thread.call(lambda ensemble: ensemble.unblock(session_id))
+
+    def _blocked_session(self) -> int:
+        """Block the session of the broker, or its next one if it has just been lost."""
+        assert self._store is not None, "the broker runs"
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            session_id = self._store.session_id
+            try:
+                self._store_thread.call(methodcaller("block", session_id))
+            except SessionLostError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(LOOK_AGAIN_S)
+            else:
+                return session_id
 
     def links_changed(self) -> None:
         """Break the connections that a partition does not allow. A paused broker does it later."""
@@ -169,6 +187,7 @@ class ClusterBroker(BrokerThread):
         from odradek.config.broker import BrokerConfig
 
         self._store = ThreadedStore(self._store_thread)
+        self._cut_session = None
         self._files = EndableFiles(portable=fallbacks_forced())
         self._network = EndableNetwork(self.broker_id, self._links)
         properties = {
@@ -231,6 +250,9 @@ class Cluster:
                 broker.await_start()
             self._await_brokers()
         except BaseException:
+            for broker in self._brokers.values():
+                with contextlib.suppress(Exception):  # reported by the first one that failed
+                    broker.await_start()
             self.close()
             raise
         return self
@@ -356,18 +378,20 @@ class Cluster:
 
         The cluster notices it when the session of the broker has expired, after two seconds.
         """
-        broker = self.broker(broker_id)
-        if not broker.is_running:
-            raise RuntimeError(f"broker {broker_id} does not run")
-        broker.kill()
+        self._running_broker(broker_id).kill()
 
     def restart(self, broker_id: int) -> None:
         """Start a killed broker, or stop and start a running one.
 
         The broker keeps its address and its data. A broker that runs hands its leaderships over
         before it stops.
+
+        Raises:
+            RuntimeError: The broker is cut off from the metadata store. It could not start.
         """
         broker = self.broker(broker_id)
+        if broker_id in self._cut_from_store:
+            raise RuntimeError(f"broker {broker_id} is cut off and cannot start: call heal()")
         broker.close()
         broker.start()
 
@@ -376,7 +400,7 @@ class Cluster:
 
         Its connections stay open, and nothing is sent or executed.
         """
-        self.broker(broker_id).pause()
+        self._running_broker(broker_id).pause()
 
     def resume(self, broker_id: int) -> None:
         """Let a paused broker go on."""
@@ -417,6 +441,12 @@ class Cluster:
             if time.monotonic() >= deadline:
                 raise WaitTimeoutError(f"waited {WAIT_S:g} s for {self._count} brokers that lead")
             time.sleep(LOOK_AGAIN_S)
+
+    def _running_broker(self, broker_id: int) -> ClusterBroker:
+        broker = self.broker(broker_id)
+        if not broker.is_running:
+            raise RuntimeError(f"broker {broker_id} does not run")
+        return broker
 
     def _separate(self, broker_ids: Iterable[int], *, from_clients: bool) -> None:
         self._links.separate(frozenset(broker_ids), from_clients=from_clients)

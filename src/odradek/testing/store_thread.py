@@ -64,6 +64,10 @@ class StoreThread:
     def _run(self) -> None:
         try:
             self.loop.run_forever()
+            if pending := asyncio.all_tasks(self.loop):
+                for task in pending:
+                    task.cancel()
+                self.loop.run_until_complete(asyncio.wait(pending))
         finally:
             self.loop.close()
 
