@@ -660,7 +660,9 @@ class Connection(asyncio.BufferedProtocol):
             self._active = False
             self._idle_since_ms = now_ms
         elif now_ms - self._idle_since_ms >= limits.connections_max_idle_ms:
-            self.abort(f"idle for {limits.connections_max_idle_ms} ms")
+            # Many clients keep idle connections. A part of a frame is unusual.
+            level = logging.WARNING if self._receive.kept else logging.INFO
+            self.abort(f"idle for {limits.connections_max_idle_ms} ms", level)
             return
         if not self.closing:
             return
