@@ -6,18 +6,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.metadata.znodes import CONTROLLER, decode_controller
+from odradek.protocol.api_keys import ApiKey
+from tests.simulation.combined_faults import COMBINED_FAULTS, CombinedFaults
 from tests.simulation.scheduler import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from tests.simulation.machine import Machine
     from tests.simulation.simulation import Simulation
 
-LAG_S = 4.0
-"""Time without fetches after which a follower has left the ISR."""
-STALL_S = 1.8
-"""A stall that is too short to fence a broker."""
+SLOW_LINK_US_MAX = 300 * MILLISECOND
 KILL_CHANGES_MAX = 60
 """A broker dies inside of one of its next changes of files, of so many."""
+SWARM_FACTORS = (0.3, 1.0, 1.0, 3.0)
+"""The seed decides by which of these factors the weight of each fault changes."""
 FAULTS = {
     "kill": 3,
     "kill in a call": 3,
@@ -43,7 +44,9 @@ CLUSTER_FAULTS = {
     "lose response": 3,
     "kill several": 1,
     "pause controller": 1,
-    "stale proposal": 2,
+    "slow link": 2,
+    "stall fetches": 2,
+    **COMBINED_FAULTS,
 }
 """Faults that only a cluster of several brokers has."""
 
@@ -65,7 +68,14 @@ class Nemesis:
         if not simulation.power_cuts:
             faults = {name: weight for name, weight in faults.items() if "power" not in name}
         self._names = list(faults)
-        self._weights = list(faults.values())
+        self._weights = [weight * self._rng.choice(SWARM_FACTORS) for weight in faults.values()]
+        combined = CombinedFaults(simulation, self._rng, self)
+        self._causes: dict[str, Callable[[Machine], bool]] = {
+            name: getattr(combined, name.replace(" ", "_"))
+            if name in COMBINED_FAULTS
+            else getattr(self, "_" + name.replace(" ", "_"))
+            for name in faults
+        }
 
     def start(self) -> None:
         self._schedule()
@@ -79,8 +89,7 @@ class Nemesis:
             return
         (name,) = self._rng.choices(self._names, self._weights)
         machine = self._rng.choice(self._simulation.machines)
-        cause: Callable[[Machine], bool] = getattr(self, "_" + name.replace(" ", "_"))
-        if cause(machine):
+        if self._causes[name](machine):
             self._scheduler.note(f"fault: {name} {machine.host}")
             self._simulation.count(f"fault {name}")
         self._schedule()
@@ -104,9 +113,14 @@ class Nemesis:
             if machine.has_failed_directory:
                 machine.kill()
 
-    def _later(self, low_s: float, high_s: float, call: Callable[[], None]) -> None:
-        delay_us = int(self._rng.uniform(low_s, high_s) * SECOND)
-        self._scheduler.after(delay_us, call)
+    def later(self, low_s: float, high_s: float, call: Callable[[], object]) -> None:
+        """Call `call` after a random time, unless all faults have ended."""
+
+        def due() -> None:
+            if not self._healed:
+                call()
+
+        self._scheduler.after(int(self._rng.uniform(low_s, high_s) * SECOND), due)
 
     # -- the process -------------------------------------------------------------------------------
 
@@ -122,7 +136,7 @@ class Nemesis:
     def _power_cut(self, machine: Machine) -> bool:
         alive = machine.process is not None
         if self._is_cluster and self._rng.random() < 0.4:
-            self._expire_session(machine)  # it was silent for almost the timeout before
+            self.expire_session(machine)  # it was silent for almost the timeout before
         machine.kill(power_cut=True)
         return alive
 
@@ -139,7 +153,7 @@ class Nemesis:
         if machine.process is None or machine.process.loop.paused:
             return False
         machine.pause()
-        self._later(0.1, 6, machine.resume)
+        self.later(0.1, 6, machine.resume)
         return True
 
     # -- the network -------------------------------------------------------------------------------
@@ -160,7 +174,7 @@ class Nemesis:
             pairs = [(client.name, machine.host), (machine.host, client.name)]
             for source, target in self._rng.sample(pairs, self._rng.randint(1, 2)):
                 network.block(source, target)
-                self._later(0.2, 8, lambda s=source, t=target: network.heal(s, t))
+                self.later(0.2, 8, lambda s=source, t=target: network.heal(s, t))
         return True
 
     def _isolate(self, machine: Machine) -> bool:
@@ -172,50 +186,41 @@ class Nemesis:
             seconds = self._rng.uniform(0.2, 12)
             for source, target in self._rng.sample(pairs, self._rng.randint(1, 2)):
                 network.block(source, target)
-                self._later(seconds, seconds, lambda s=source, t=target: network.heal(s, t))
+                self.later(seconds, seconds, lambda s=source, t=target: network.heal(s, t))
             if self._rng.random() < 0.3:
                 network.break_connections(machine.host, other.host)
         return True
 
-    def _stale_proposal(self, machine: Machine) -> bool:
-        """A follower catches up and loses its power. Proposals for it reach the controller later.
+    def _slow_link(self, machine: Machine) -> bool:
+        """Delay the bytes in one direction between two brokers, or all bytes of one broker."""
+        slow = self._simulation.network.slow
+        others = [each for each in self._simulation.machines if each is not machine]
+        links = [(machine.host, other.host) for other in others]
+        if self._rng.random() < 0.7:
+            links = [self._rng.choice(links)]
+        if self._rng.random() < 0.5:
+            links = [(target, source) for source, target in links]
+        for link in links:
+            slow[link] = self._rng.randint(1, SLOW_LINK_US_MAX)
+            self.later(1, 10, lambda link=link: slow.pop(link, None))
+        return True
 
-        A follower that was cut off for longer than the lag time has left the ISR. Before it fetches
-        again, the requests of the other brokers to the controller are held back.
-        """
-        controller, network = self._controller(), self._simulation.network
-        if machine is controller or machine.process is None:
-            return False
-        others = [each for each in self._machines if each is not machine]
-        for other in others:
-            if other is not controller:
-                network.block(machine.host, other.host)
-
-        def catch_up() -> None:
-            for other in others:
-                if other is not controller and not self._healed:
-                    network.heal(machine.host, other.host)
-                    network.block(other.host, controller.host)
-                    self._later(STALL_S, STALL_S, lambda o=other: heal(o))
-
-        def heal(other: Machine) -> None:
-            network.heal(other.host, controller.host)
-
-        def lose_power() -> None:
-            if self._healed:
-                return
-            self._expire_session(machine)
-            machine.kill(power_cut=True)
-            self._simulation.start_soon(machine)
-
-        self._later(LAG_S, LAG_S, catch_up)
-        delay_s = LAG_S + self._rng.uniform(0.05, 0.5)
-        self._later(delay_s, delay_s, lose_power)
+    def _stall_fetches(self, machine: Machine) -> bool:
+        """Hold back the records that a broker sends to some of the others, and nothing else."""
+        network = self._simulation.network
+        others = [each for each in self._simulation.machines if each is not machine]
+        for other in self._rng.sample(others, self._rng.randint(1, len(others))):
+            network.block(machine.host, other.host, ApiKey.FETCH)
+            self.later(0.2, 6, lambda o=other: network.heal(machine.host, o.host, ApiKey.FETCH))
         return True
 
     # -- the store of a cluster --------------------------------------------------------------------
 
     def _expire_session(self, machine: Machine) -> bool:
+        return self.expire_session(machine)
+
+    def expire_session(self, machine: Machine) -> bool:
+        """End the session of a broker with the metadata store, if it has one."""
         session = machine.session
         return session is not None and session.expire()
 
@@ -231,7 +236,7 @@ class Nemesis:
             if self._unblocks.pop(unblock, 0) is None:
                 unblock()
 
-        self._later(0.2, 6, end)
+        self.later(0.2, 6, end)
         return True
 
     def _disconnect_session(self, machine: Machine) -> bool:
@@ -242,33 +247,33 @@ class Nemesis:
 
     def _lose_response(self, _: Machine) -> bool:
         """Lose the response to the next write of a broker, or of the controller."""
-        machine = self._rng.choice([self._controller(), self._rng.choice(self._machines)])
+        machine = self._rng.choice([self.controller(), self._rng.choice(self._machines)])
         session = machine.session
         if session is not None:
             session.lose_next_response()
         return session is not None
 
-    def _controller(self) -> Machine:
-        """Return the broker that is the controller by the store, or any other one."""
+    def controller(self) -> Machine:
+        """Return the broker that is the controller by the store, or any other one without one."""
         node = self._simulation.ensemble.tree.find(CONTROLLER) if self._is_cluster else None
         if node is None:
             return self._rng.choice(self._machines)
         return self._machines[decode_controller(node.data) - 1]
 
     def _pause_controller(self, _: Machine) -> bool:
-        return self._pause(self._controller())
+        return self._pause(self.controller())
 
     def _kill_several(self, _: Machine) -> bool:
         """Kill some brokers, or all, within a short time. No power is lost."""
         machines = self._machines
         for machine in self._rng.sample(machines, self._rng.randint(2, len(machines))):
-            self._later(0, 0.3, machine.kill)
+            self.later(0, 0.3, machine.kill)
         return True
 
     def _refuse(self, machine: Machine) -> bool:
         refusing = self._simulation.network.refusing
         refusing.add(machine.host)
-        self._later(0.5, 4, lambda: refusing.discard(machine.host))
+        self.later(0.5, 4, lambda: refusing.discard(machine.host))
         return True
 
     # -- the disk ----------------------------------------------------------------------------------
@@ -280,7 +285,7 @@ class Nemesis:
         def free() -> None:
             disk.space_left = None
 
-        self._later(0.5, 8, free)
+        self.later(0.5, 8, free)
         return True
 
     def _fsync_failure(self, machine: Machine) -> bool:
@@ -303,7 +308,7 @@ class Nemesis:
             else:
                 machine.kill()
 
-        self._later(0.5, 5, restart)
+        self.later(0.5, 5, restart)
 
     def _slow_disk(self, machine: Machine) -> bool:
         disk = machine.disk
@@ -312,7 +317,7 @@ class Nemesis:
         def recover() -> None:
             disk.sync_us_max = 5 * MILLISECOND
 
-        self._later(0.5, 10, recover)
+        self.later(0.5, 10, recover)
         return True
 
     def _cold_cache(self, machine: Machine) -> bool:
@@ -324,5 +329,5 @@ class Nemesis:
         def recover() -> None:
             disk.evictions_rate = 0.0
 
-        self._later(1, 10, recover)
+        self.later(1, 10, recover)
         return True

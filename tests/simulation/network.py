@@ -5,7 +5,7 @@ and in order, or the connection breaks: no frame is ever lost in a live connecti
 file (sendfile) is part of a stream as a reference. Its bytes are read when they are delivered.
 
 Faults act between two hosts. `block` holds back the bytes of one direction until `heal`, as a
-network does that drops packets. It can be limited to the connections of one API. `slow` delays the
+network does that drops packets. It can be limited to the responses of one API. `slow` delays the
 bytes of one direction. `break_connections` resets connections. A host that refuses connections, or
 that is switched off, is a fault of the host.
 """
@@ -83,7 +83,7 @@ class Stream:
         """Take a part of the bytes. Return how many."""
         count = self._accepted(len(data))
         if count:
-            if self._sender.api_key in _FIRST_API_KEYS and self._sender.is_client:
+            if self._receiver.responds_to in _FIRST_API_KEYS and self._sender.is_client:
                 self._note_request(data, count)
             self._append(bytes(data[:count]), count)
         return count
@@ -93,7 +93,7 @@ class Stream:
         if not self._request_left and count >= REQUEST_HEAD_BYTES:
             self._request_left = 4 + int.from_bytes(data[:4], "big")
             key = int.from_bytes(data[4:6], "big")
-            self._sender.api_key = self._sender.peer.api_key = key
+            self._receiver.responds_to = key
         self._request_left = max(self._request_left - count, 0)
 
     def send_region(self, inode: Inode, position: int, length: int) -> int:
@@ -182,7 +182,8 @@ class End:
         ended: This end sends nothing further (FIN).
         lost: The connection has ended for this end.
         is_client: This end has opened the connection.
-        api_key: The API of the first request after ApiVersions. -1 before the first request.
+        responds_to: The API of the first request after ApiVersions. -1 before the first request,
+            and for the client.
     """
 
     family = socket.AF_UNIX  # not TCP: the broker sets no TCP options
@@ -197,7 +198,7 @@ class End:
         self.lost = False
         self.peer_ended = False
         self.is_client = False
-        self.api_key = -1
+        self.responds_to = -1
         self.peer: End = self
         self.out: Stream
         self.transport: SimulatedTransport | None = None
@@ -546,7 +547,7 @@ class SimulatedNetwork:
         blocked = self._blocked
         if blocked and (
             (source, target, ALL_APIS) in blocked
-            or (sender is not None and (source, target, sender.api_key) in blocked)
+            or (sender is not None and (source, target, sender.responds_to) in blocked)
         ):
             return True
         off = self.off
@@ -556,7 +557,8 @@ class SimulatedNetwork:
         """Hold back the bytes from one host to another until `heal`.
 
         Args:
-            api_key: Only connections of this API. Default: all, and no connection can be opened.
+            api_key: Only responses of this API. Default: all bytes, and no connection can be
+                opened.
         """
         self._blocked.add((source, target, api_key))
 

@@ -178,16 +178,18 @@ def test_one_direction_is_blocked_until_it_heals() -> None:
     assert near.data == b"response"
 
 
-def test_only_the_connections_of_one_api_are_blocked() -> None:
+def test_only_the_responses_of_one_api_are_blocked() -> None:
     hosts = Hosts()
     pairs = [hosts.connect()[:2] for _ in range(2)]
     for (near, _), api in zip(pairs, (ApiKey.FETCH, ApiKey.METADATA), strict=True):
         near.transport.write(_request(ApiKey.API_VERSIONS))
         near.transport.write(_request(api))
     hosts.network.block("server", "client", ApiKey.FETCH)
+    hosts.network.block("client", "server", ApiKey.FETCH)
     for _, far in pairs:
         far.transport.write(b"response")
     hosts.wait(5)
+    assert all(far.data for _, far in pairs), "requests are not blocked"
     assert [bytes(near.data) for near, _ in pairs] == [b"", b"response"]
     hosts.network.heal("server", "client", ApiKey.FETCH)
     hosts.wait()
