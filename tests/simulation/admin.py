@@ -6,6 +6,7 @@ names, with new topic ids, and get records of their own.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,8 @@ from odradek.protocol.messages.delete_records_request import (
 from odradek.protocol.messages.delete_records_response import DeleteRecordsResponse
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.delete_topics_response import DeleteTopicsResponse
+from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from odradek.protocol.messages.elect_leaders_response import ElectLeadersResponse
 from odradek.protocol.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -46,12 +49,13 @@ from odradek.protocol.messages.produce_response import ProduceResponse
 from odradek.records.record import Record, build_batch
 from tests.simulation.client import RETRIABLE, Client, Retry, World
 from tests.simulation.scheduler import SECOND
-from tests.simulation.world_settings import NEVER
+from tests.simulation.world_settings import MIN_ISR, NEVER
 
 THINK_S_MAX = 3.0
 CHURN_TOPICS = 3
 TOPIC_RESOURCE = 2
 SET = 0
+PREFERRED, UNCLEAN_ELECTION = 0, 1
 RECORDS_MAX = 5
 RECORD_BYTES_MAX = 600
 PATIENCE_US = 20 * SECOND
@@ -62,13 +66,15 @@ class SimulatedAdmin(Client):
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
-        self._operations = (
+        self._operations: tuple[tuple[Callable[[str], Awaitable[None]], int], ...] = (
             (self._churn, 2),
             (self._create_partitions, 1),
             (self._alter_configs, 1),
             (self._delete_records, 3),
             (self._produce, 8),
         )
+        if world.replicas_max > 1:
+            self._operations += ((self._elect_leader, 2), (self._alter_min_isr, 1))
 
     async def create_topics(self) -> None:
         """Create the topics of the history."""
@@ -180,12 +186,43 @@ class SimulatedAdmin(Client):
                 ("message.timestamp.type", "LogAppendTime"),
             )
         )
+        await self._alter(topic, name, value)
+
+    async def _alter(self, topic: str, name: str, value: str) -> None:
         config = AlterableConfig(name, SET, value)
         resource = AlterConfigsResource(TOPIC_RESOURCE, topic, [config])
         request = IncrementalAlterConfigsRequest([resource], validate_only=False)
         response = await self._controller(request, IncrementalAlterConfigsResponse, 1)
         code = response.responses[0].error_code
         self._allow("configs altered", code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def _alter_min_isr(self, topic: str) -> None:
+        await self._alter(topic, MIN_ISR, self.rng.choice(("1", "2")))
+
+    async def _elect_leader(self, topic: str) -> None:
+        """Elect the preferred leader of any partition, or uncleanly where records may be lost."""
+        kind = self.rng.choice((PREFERRED, PREFERRED, UNCLEAN_ELECTION))
+        if kind == PREFERRED:
+            topic = self.rng.choice((topic, *(each.name for each in self.world.topics)))
+        await self.refresh(topic)
+        view = self.topics.get(topic)
+        if view is None:
+            return
+        partition = self.rng.choice(list(view.leaders))
+        asked = [TopicPartitions(topic, [partition])]
+        request = ElectLeadersRequest(kind, asked, timeout_ms=5_000)
+        response = await self._controller(request, ElectLeadersResponse, 2)
+        code = response.error_code
+        if not code:
+            code = response.replica_election_results[0].partition_result[0].error_code
+        self._allow(
+            "leaders elected",
+            code,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.ELECTION_NOT_NEEDED,
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        )
 
     async def _delete_records(self, topic: str) -> None:
         """Delete records up to the high watermark, or below some offset."""
