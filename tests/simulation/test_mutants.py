@@ -5,6 +5,7 @@ import time
 import pytest
 
 from odradek.log.unified_log import UnifiedLog
+from tests.simulation.cluster_mutants import CLUSTER_MUTANTS
 from tests.simulation.mutants import MUTANTS, hunt, planted
 from tests.simulation.planting import Patches
 
@@ -12,7 +13,7 @@ DAY_S = 86_400
 TRIED = 2
 RUNS_MAX = 40
 """Most runs of the test. `python -m tests.simulation.mutants run` allows 200."""
-QUICK = (
+SINGLE_BROKER = (
     "ack-before-fsync",
     "torn-tail",
     "no-producers",
@@ -20,29 +21,30 @@ QUICK = (
     "high-watermark-above-end",
     "names-not-synced",
     "no-dedupe",
-    "shrink-not-awaited",
-    "no-maximal-isr",
-    "truncation-to-high-watermark",
-    "lost-write-repeated",
-    "high-watermark-below-min-isr",
-    "unclean-replica-in-elr",
 )
-"""Mutants that are found within a few runs."""
+"""Mutants of a single broker that are found within a few runs."""
+ROTATION = (*SINGLE_BROKER, *(mutant.name for mutant in CLUSTER_MUTANTS))
 
 
-def in_rotation() -> list[str]:
-    """Return the mutants of the day."""
-    day = int(time.time()) // DAY_S
-    return [QUICK[(TRIED * day + number) % len(QUICK)] for number in range(TRIED)]
+def in_rotation(day: int) -> list[str]:
+    """Return the mutants of a day."""
+    return [ROTATION[(TRIED * day + number) % len(ROTATION)] for number in range(TRIED)]
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", range(TRIED))
 def test_a_planted_bug_is_found(number: int) -> None:
-    name, seed = in_rotation()[number], int(time.time()) // DAY_S * 1_000
+    day = int(time.time()) // DAY_S
+    name, seed = in_rotation(day)[number], day * 1_000
     print(f"python -m tests.simulation.mutants run {name} --seed {seed}")
     _, outcome = hunt(MUTANTS[name], seed, RUNS_MAX)
     assert outcome is not None
+
+
+def test_the_rotation_has_all_planted_bugs_of_a_cluster() -> None:
+    assert len(CLUSTER_MUTANTS) == 13
+    days = range(len(ROTATION))
+    assert {name for day in days for name in in_rotation(day)} == set(ROTATION)
 
 
 def test_a_planted_bug_is_removed_afterwards() -> None:
