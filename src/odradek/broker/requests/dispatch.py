@@ -175,6 +175,8 @@ class Dispatcher:
             if self._produce_quota.enabled and api_key == PRODUCE:
                 result = throttled_produce(self._services, context, len(frame), result)
             if not result.completed:
+                if api_key == PRODUCE and result.executed:
+                    self._repeated.learn(connection, context, frame, None, ())
                 encode = _encoded_sliced if not result.executed else _encoded
                 return _when_done(result, entry, context, encode)
             if result.value is None:

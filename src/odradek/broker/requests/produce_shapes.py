@@ -7,15 +7,20 @@ module imports this one with the first produce request, so a broker starts faste
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.apis import PRODUCE_TOPIC_ID_FROM
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.protocol.codec import encoder
 from odradek.protocol.framing import pack_size, unpack_size
 from odradek.protocol.headers import REQUEST_NUMBERS, parse_request_header, response_header
-from odradek.protocol.messages.produce_request import ProduceRequest
+from odradek.protocol.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from odradek.protocol.messages.produce_response import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -75,6 +80,7 @@ class ProduceShape:
         response_bytes: The size of the response.
         head: The bytes of the response between the correlation id and the first numbers.
         rest: The bytes of the response after the last numbers.
+        acks, timeout_ms: The values of the request.
         size_bytes: The memory that is charged for the shape, without the links that it shares.
         used: Whether a request has matched the shape since the connection last evicted one.
     """
@@ -91,6 +97,8 @@ class ProduceShape:
     response_bytes: int
     head: bytes
     rest: bytes
+    acks: int
+    timeout_ms: int
     size_bytes: int
     used: bool = True
 
@@ -106,7 +114,7 @@ def shape_of(
     """Return the prefix and the shape of a request, and the number of links added to `links`.
 
     Return None if the request or its response differs from the bytes that the codec would write, or
-    if the prefix is longer than `PREFIX_BYTES_MAX`.
+    if the prefix is longer than `PREFIX_BYTES_MAX`. The response is empty while it is not known.
     """
     constant = _constant_parts(version, frame, request)
     template = _template(version, request)
@@ -118,17 +126,24 @@ def shape_of(
         return None
     prefix = bytes(frame[REQUEST_NUMBERS.size : position])
     pack = struct.Struct(f">ii{len(head)}s" + "".join(f"qqq{len(rest)}s" for rest in rests)).pack
-    (correlation_id,) = unpack_size(response, 0)
-    numbers: list[int | bytes] = []
-    at = _CORRELATION_ID_BYTES + len(head)
-    for rest in rests:
-        if at + _NUMBERS.size > len(response):
+    response_bytes = _CORRELATION_ID_BYTES + len(head)
+    response_bytes += sum(_NUMBERS.size + len(rest) for rest in rests)
+    if response:
+        if len(response) != response_bytes:
             return None
-        numbers += (*_NUMBERS.unpack_from(response, at), rest)
-        at += _NUMBERS.size + len(rest)
-    response_bytes = len(response)
-    if pack_size(response_bytes) + response != pack(response_bytes, correlation_id, head, *numbers):
-        return None  # an error, or more than three numbers for a partition
+        (correlation_id,) = unpack_size(response, 0)
+        numbers: list[int | bytes] = []
+        at = _CORRELATION_ID_BYTES + len(head)
+        for rest in rests:
+            numbers += (*_NUMBERS.unpack_from(response, at), rest)
+            at += _NUMBERS.size + len(rest)
+        packed = pack(response_bytes, correlation_id, head, *numbers)
+        if pack_size(response_bytes) + response != packed:
+            return None  # an error, or more than three numbers for a partition
+    elif len({(topic.name, topic.topic_id) for topic in request.topic_data}) < len(
+        request.topic_data
+    ):
+        return None  # the response names a topic once
     size_bytes = SHAPE_OBJECTS_BYTES + len(prefix) + len(head) + len(gaps[-1]) + len(rests[-1])
     steps: tuple[tuple[int, Links], ...] = ()
     added = 0
@@ -148,6 +163,8 @@ def shape_of(
         response_bytes,
         head,
         rests[-1],
+        request.acks,
+        request.timeout_ms,
         size_bytes,
     )
     return prefix, shape, added
@@ -240,6 +257,23 @@ def _template(version: int, request: ProduceRequest) -> tuple[bytes, tuple[bytes
     data = encoded(version, 0, ProduceResponse(topics))
     head, *rests = data[_CORRELATION_ID_BYTES:].split(_NUMBERS.pack(*_MARKS))
     return (head, tuple(rests)) if rests else None
+
+
+def request_of(version: int, acks: int, partitions: Iterable[Partition]) -> ProduceRequest:
+    """Return the request for these partitions, without records."""
+    topics: list[TopicProduceData] = []
+    by_id = version >= PRODUCE_TOPIC_ID_FROM
+    previous = None
+    for partition in partitions:
+        topic, number = partition.topic_partition
+        if topic != previous:
+            previous = topic
+            if by_id:
+                topics.append(TopicProduceData(topic_id=partition.topic_id))
+            else:
+                topics.append(TopicProduceData(topic))
+        topics[-1].partition_data.append(PartitionProduceData(number))
+    return ProduceRequest(acks=acks, topic_data=topics)
 
 
 def encoded(version: int, correlation_id: int, response: ProduceResponse) -> bytes:

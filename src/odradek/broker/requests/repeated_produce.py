@@ -10,12 +10,13 @@ This module does not know the layout of any version. A producer with 12 partitio
 4,095 combinations of them, so the parts between two partitions are learnt separately.
 
 This and `odradek.broker.requests.repeated_fetch` are the only exceptions to the rule that a request
-has one path. The general path executes every request that needs a further check: acks=all to a
-partition with other replicas, a flush that is due, a transaction, a quota. A shape belongs to one
-value of `ReplicaManager.generation`, which increases with every change of topics, leadership and
-configs. Shapes of another generation are forgotten. If the log refuses a batch, the request stays
-on this path, because the log may already have written into the batch. The handler then makes the
-response. Tests change every byte of a frame and compare both paths.
+has one path. The general path executes every request that needs a further check: a due flush, a
+transaction, a quota. With acks=all and other replicas the request waits as on the general path
+(`ReplicaManager.wait_committed`). A shape belongs to one value of `ReplicaManager.generation`,
+which increases with every change of topics, leadership and configs. Shapes of another generation
+are forgotten. If the log refuses a batch, the request stays on this path, because the log may
+already have written into the batch. The handler then makes the response, and so it does if the
+records are not committed. Tests change every byte of a frame and compare both paths.
 """
 
 from __future__ import annotations
@@ -24,26 +25,28 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.requests.apis import PRODUCE_TOPIC_ID_FROM, PRODUCE_ZSTD_FROM
 from odradek.broker.requests.context import RequestContext
-from odradek.errors import KafkaError
+from odradek.errors import ErrorCode, KafkaError
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import Message, decoder
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.framing import pack_size, unpack_size
+from odradek.protocol.framing import FRAME_SIZE_BYTES, unpack_size
 from odradek.protocol.headers import REQUEST_NUMBERS, parse_request_header
 from odradek.protocol.wire import uvarint_rest
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER
 from odradek.replication.record_append import AppendResult, refused
+from odradek.results import PendingResult, Result
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
     from odradek.broker.requests.produce_shapes import LinksByTopic, ProduceShape
     from odradek.broker.requests.shape_budget import ShapeBudget
     from odradek.log.log_append_info import LogAppendInfo
-    from odradek.net.connection import Connection
+    from odradek.net.connection import Chunks, Connection
     from odradek.protocol.messages.produce_request import ProduceRequest
     from odradek.replication.partition import Partition
 
@@ -126,6 +129,15 @@ class RememberedShapes:
             self.shapes[prefix] = self.shapes.pop(prefix)
 
 
+class _Executed(NamedTuple):
+    """A request that was executed and has no response yet, with the outcomes of its appends."""
+
+    connection: Connection
+    shape: ProduceShape
+    correlation_id: int
+    outcomes: dict[Partition, LogAppendInfo | KafkaError]
+
+
 class RepeatedProduce:
     """The executor of produce requests with remembered shapes. It also learns the shapes.
 
@@ -141,10 +153,11 @@ class RepeatedProduce:
 
     def respond(  # noqa: C901 - each further call would cost CPU time on this path
         self, connection: Connection, frame: memoryview
-    ) -> bytes | None:
+    ) -> bytes | Result[Chunks] | None:
         """Execute the request and return its response with the size of the response.
 
-        Return None if the general path must execute the request.
+        Return a result if the records have to be committed first, or are refused. Return None if
+        the general path must execute the request.
         """
         remembered: RememberedShapes = connection.remembered  # type: ignore[assignment]
         services = self._services
@@ -192,13 +205,12 @@ class RepeatedProduce:
         batch = frame[start:end]
         now_ms = services.clock.time_ms()
         try:
-            # This holds for acks=all, too. Such a request has a shape only if the partition commits
-            # on append, where no other replica has to confirm the records.
-            info = partition.append(batch, ACKS_LEADER, now_ms)
+            acks = ACKS_LEADER if partition.commits_on_append else shape.acks
+            info = partition.append(batch, acks, now_ms)
         except KafkaError as error:
-            results = [refused(partition, error)]
-            return self._refused(connection, frame, {partition: batch}, results, now_ms)
-        return shape.pack(
+            request = _Executed(connection, shape, correlation_id, {partition: error})
+            return self._respond_later(request, {}, None)
+        response = shape.pack(
             shape.response_bytes,
             correlation_id,
             shape.head,
@@ -207,14 +219,17 @@ class RepeatedProduce:
             info.log_start_offset,
             shape.rest,
         )
+        if shape.acks != ACKS_ALL or partition.log.high_watermark > info.last_offset:
+            return response
+        request = _Executed(connection, shape, correlation_id, {partition: info})
+        return self._respond_later(request, {partition: info.last_offset + 1}, response)
 
     def _respond_several(
         self, connection: Connection, frame: memoryview, shape: ProduceShape, correlation_id: int
-    ) -> bytes | None:
-        """Execute a request with several partitions and return its response.
+    ) -> bytes | Result[Chunks] | None:
+        """Execute a request with several partitions and return its response, as `respond` does.
 
-        All of the frame is checked before the first append. Return None if the general path must
-        execute the request.
+        All of the frame is checked before the first append.
         """
         at = shape.position
         partition: Partition | None = shape.first
@@ -250,45 +265,94 @@ class RepeatedProduce:
             return None
         if at != len(frame) or len(batches) != len(rests):  # a partition is repeated
             return None
+        return self._append_several(connection, shape, correlation_id, batches, rests)
+
+    def _append_several(
+        self,
+        connection: Connection,
+        shape: ProduceShape,
+        correlation_id: int,
+        batches: dict[Partition, memoryview],
+        rests: list[bytes],
+    ) -> bytes | Result[Chunks]:
+        """Append all batches, also those after a refused one."""
         now_ms = self._services.clock.time_ms()
-        infos: list[LogAppendInfo] = []
+        outcomes: dict[Partition, LogAppendInfo | KafkaError] = {}
+        required: dict[Partition, int] = {}
+        is_refused = False
         numbers: list[int | bytes] = [shape.response_bytes, correlation_id, shape.head]
         for (partition, batch), rest in zip(batches.items(), rests, strict=True):
             try:
-                info = partition.append(batch, ACKS_LEADER, now_ms)
+                acks = ACKS_LEADER if partition.commits_on_append else shape.acks
+                info = partition.append(batch, acks, now_ms)
             except KafkaError as error:
-                results = [AppendResult(each) for each in infos]
-                results.append(refused(partition, error))
-                return self._refused(connection, frame, batches, results, now_ms)
-            infos.append(info)
+                is_refused = True
+                outcomes[partition] = error
+                continue
+            if shape.acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
+                required[partition] = info.last_offset + 1
+            outcomes[partition] = info
             numbers += (info.first_offset, info.log_append_time_ms, info.log_start_offset, rest)
-        return shape.pack(*numbers)
+        response = None if is_refused else shape.pack(*numbers)
+        if response is not None and not required:
+            return response
+        request = _Executed(connection, shape, correlation_id, outcomes)
+        return self._respond_later(request, required, response)
 
-    def _refused(
-        self,
-        connection: Connection,
-        frame: memoryview,
-        batches: dict[Partition, memoryview],
-        results: list[AppendResult],
-        now_ms: int,
-    ) -> bytes:
-        """Append the batches that follow a refused one. Return the response of the handler."""
+    # --- requests that wait, or are refused in part ---
+
+    def _respond_later(
+        self, request: _Executed, required: dict[Partition, int], response: bytes | None
+    ) -> Result[Chunks]:
+        """Return the response when the high watermarks have reached the required offsets.
+
+        Args:
+            request: The request.
+            required: The offsets after the last records.
+            response: The response if no partition fails. None: one has failed already.
+        """
+        responded: PendingResult[Chunks] = PendingResult()
+
+        def ready(errors: dict[Partition, ErrorCode]) -> None:
+            if response is not None and not errors:
+                responded.complete([response[FRAME_SIZE_BYTES:]])
+            else:
+                responded.follow(Result(errors).then(partial(self._failed, request)))
+
+        if required:
+            timeout_ms = request.shape.timeout_ms
+            self._services.replica_manager.wait_committed(required, timeout_ms, ready)
+        else:
+            ready({})
+        return responded
+
+    def _failed(self, request: _Executed, errors: dict[Partition, ErrorCode]) -> Chunks:
+        """Return the response of the handler to a request with failed partitions.
+
+        Args:
+            request: The request.
+            errors: The errors after the append. `request.outcomes` has those of the append.
+        """
         from odradek.broker.handlers import produce
-        from odradek.broker.requests.produce_shapes import encoded
-        from odradek.protocol.messages.produce_request import ProduceRequest
+        from odradek.broker.requests.produce_shapes import encoded, request_of
 
-        for partition, batch in tuple(batches.items())[len(results) :]:
-            try:
-                results.append(AppendResult(partition.append(batch, ACKS_LEADER, now_ms)))
-            except KafkaError as error:
-                results.append(refused(partition, error))
-        api_key, version, correlation_id, client_id, start = parse_request_header(frame)
-        request = decoder(ProduceRequest, version)(frame, start)[0]
-        context = RequestContext(api_key, version, correlation_id, client_id, connection)
-        response = produce.response_to(self._services, context, request, results).get()
+        connection, shape, correlation_id, outcomes = request
+        results = []
+        for partition, outcome in outcomes.items():
+            if partition in errors:
+                error = KafkaError(errors[partition])
+                results.append(AppendResult(None, error, partition.topic_partition))
+            elif isinstance(outcome, KafkaError):
+                results.append(refused(partition, outcome))
+            else:
+                results.append(AppendResult(outcome))
+        version = shape.version
+        # The response does not depend on the client id.
+        context = RequestContext(ApiKey.PRODUCE, version, correlation_id, None, connection)
+        message = request_of(version, shape.acks, outcomes)
+        response = produce.response_to(self._services, context, message, results).get()
         assert response is not None
-        data = encoded(version, correlation_id, response)
-        return pack_size(len(data)) + data
+        return [encoded(version, correlation_id, response)]
 
     # --- learning ---
 
@@ -297,7 +361,7 @@ class RepeatedProduce:
         connection: Connection,
         context: RequestContext,
         frame: memoryview,
-        request: Message,
+        request: Message | None,
         reply: Sequence[object],
     ) -> None:
         """Remember the shape of a request that the general path has executed, if it has one.
@@ -306,8 +370,8 @@ class RepeatedProduce:
             connection: The connection that received the request.
             context: The context of the request.
             frame: The bytes of the request.
-            request: The decoded request.
-            reply: The chunks of its response.
+            request: The decoded request. None if it waits, because its records are released.
+            reply: The chunks of its response. None are known of a request that waits.
         """
         remembered: RememberedShapes | None = connection.remembered  # type: ignore[assignment]
         if remembered is not None and len(remembered.shapes) >= SHAPES_MAX:
@@ -317,6 +381,9 @@ class RepeatedProduce:
         from odradek.broker.requests.produce_shapes import shape_of
         from odradek.protocol.messages.produce_request import ProduceRequest
 
+        if request is None:
+            start = parse_request_header(frame)[-1]
+            request = decoder(ProduceRequest, context.api_version)(frame, start)[0]
         assert isinstance(request, ProduceRequest)
         partitions = self._partitions(context.api_version, request)
         if not partitions:
@@ -352,10 +419,7 @@ class RepeatedProduce:
                 partition = manager.find(key, data.index)
                 if partition is None or count == PARTITIONS_MAX:
                     return ()
-                if not (
-                    partition.commits_on_append
-                    or (request.acks == ACKS_LEADER and partition.acknowledges_on_append)
-                ):
+                if not partition.acknowledges_on_append:  # a flush may be due
                     return ()
                 found[partition] = None
                 count += 1
