@@ -51,6 +51,7 @@ class Stream:
         "_chunks",
         "_network",
         "_receiver",
+        "_request_head",
         "_request_left",
         "_sender",
         "capacity",
@@ -66,6 +67,7 @@ class Stream:
         self.size = 0
         self.capacity = network.rng.randrange(STREAM_BYTES_MIN, STREAM_BYTES_MAX)
         self.event: Event | None = None
+        self._request_head = bytearray()
         self._request_left = 0
 
     @property
@@ -90,11 +92,19 @@ class Stream:
 
     def _note_request(self, data: bytes | bytearray | memoryview, count: int) -> None:
         """Take the API of a connection from the header of its first request after ApiVersions."""
-        if not self._request_left and count >= REQUEST_HEAD_BYTES:
-            self._request_left = 4 + int.from_bytes(data[:4], "big")
-            key = int.from_bytes(data[4:6], "big")
-            self._receiver.responds_to = key
-        self._request_left = max(self._request_left - count, 0)
+        head, position = self._request_head, 0
+        while position < count:
+            if self._request_left:
+                step = min(self._request_left, count - position)
+                self._request_left -= step
+            else:
+                step = min(REQUEST_HEAD_BYTES - len(head), count - position)
+                head += data[position : position + step]
+            position += step
+            if len(head) == REQUEST_HEAD_BYTES:
+                self._request_left = int.from_bytes(head[:4], "big") - 2
+                self._receiver.responds_to = int.from_bytes(head[4:], "big")
+                head.clear()
 
     def send_region(self, inode: Inode, position: int, length: int) -> int:
         """Take a reference to a range of a file. Return how many bytes of it."""

@@ -178,14 +178,16 @@ def test_one_direction_is_blocked_until_it_heals() -> None:
     assert near.data == b"response"
 
 
-def test_only_the_responses_of_one_api_are_blocked() -> None:
-    hosts = Hosts()
+@pytest.mark.parametrize("seed", range(10))
+def test_only_the_responses_of_one_api_are_blocked(seed: int) -> None:
+    hosts = Hosts(seed)
     pairs = [hosts.connect()[:2] for _ in range(2)]
     for (near, _), api in zip(pairs, (ApiKey.FETCH, ApiKey.METADATA), strict=True):
         near.transport.write(_request(ApiKey.API_VERSIONS))
         near.transport.write(_request(api))
-    hosts.network.block("server", "client", ApiKey.FETCH)
     hosts.network.block("client", "server", ApiKey.FETCH)
+    hosts.wait()
+    hosts.network.block("server", "client", ApiKey.FETCH)
     for _, far in pairs:
         far.transport.write(b"response")
     hosts.wait(5)
