@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 from conformance.differential import registry
 
+from odradek.broker.requests.apis import APIS
 from odradek.protocol import codec
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
-from odradek.protocol.messages.unregister_broker_response import UnregisterBrokerResponse
+from odradek.protocol.messages.describe_delegation_token_request import (
+    DescribeDelegationTokenRequest,
+)
+from odradek.protocol.messages.describe_delegation_token_response import (
+    DescribeDelegationTokenResponse,
+)
 
 PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
 
@@ -42,17 +47,18 @@ class DirectClient:
     def __init__(self, handler: dict[str, Any]) -> None:
         self._handle = handler["handle"]
 
-    def call(self, request: object, version: int) -> UnregisterBrokerResponse:
+    def call(self, request: object, version: int) -> DescribeDelegationTokenResponse:
         result = self._handle(None, None, request)
         encoded = codec.encode(result.value, version)
-        return codec.decode(UnregisterBrokerResponse, version, encoded)
+        return codec.decode(DescribeDelegationTokenResponse, version, encoded)
 
 
 def test_the_example_of_an_api_works() -> None:
-    handler = _names_of("src/odradek/broker/handlers/unregister_broker.py")
-    example = _names_of("tests/broker/handlers/test_unregister_broker.py")
-    assert "version 0" in handler["__doc__"]
-    example["test_unknown_broker_is_not_registered"](DirectClient(handler))
+    handler = _names_of("src/odradek/broker/handlers/describe_delegation_token.py")
+    example = _names_of("tests/broker/handlers/test_describe_delegation_token.py")
+    assert "versions 1-3" in handler["__doc__"]
+    for version in (1, 2, 3):
+        example["test_clients_without_authentication_get_no_tokens"](DirectClient(handler), version)
 
 
 def test_the_example_of_a_scenario_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,5 +71,11 @@ def test_the_example_of_a_scenario_works(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(registry, "scenario", scenario)
     _names_of("conformance/differential/scenarios/cluster.py")
     session = DirectSession()
-    scenarios[ApiKey.UNREGISTER_BROKER](session)
-    assert session.asked == {"unknown broker": UnregisterBrokerRequest(broker_id=9)}
+    scenarios[ApiKey.DESCRIBE_DELEGATION_TOKEN](session)
+    assert session.asked == {"all tokens": DescribeDelegationTokenRequest()}
+
+
+def test_the_example_is_an_api_that_is_not_served_yet() -> None:
+    served = {each.key for each in APIS}
+    assert ApiKey.DESCRIBE_DELEGATION_TOKEN not in served
+    assert ApiKey.DESCRIBE_DELEGATION_TOKEN.name in PAGE.read_text("utf-8")
