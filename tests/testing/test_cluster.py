@@ -297,18 +297,23 @@ def test_a_broker_whose_session_was_just_lost_can_be_paused_and_cut_off(cluster:
 def test_a_cluster_that_does_not_start_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gc.collect()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = threads(), descriptors()
-    with pytest.raises(KafkaError, match="advertised"):
-        Cluster(3, {"advertised.listeners": "OTHER://host:1"}).start()
+    before = 0
+    for _ in range(2):  # the first event loop of a process opens a pipe for good
+        gc.collect()
+        before = descriptors()
+        with pytest.raises(KafkaError, match="advertised"):
+            Cluster(3, {"advertised.listeners": "OTHER://host:1"}).start()
     gc.collect()
-    assert (threads(), descriptors()) == before
+    assert descriptors() == before
+    assert not threads()
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.filterwarnings("error::ResourceWarning")
 def test_nothing_is_left_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    with Cluster(1):  # the first event loop of a process opens a pipe for good
+        pass
     gc.collect()
     before = threads(), descriptors()
     with Cluster(3) as cluster:
