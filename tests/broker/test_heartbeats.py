@@ -288,6 +288,22 @@ def test_reports_of_a_failed_directory_do_not_wait_for_each_other() -> None:
     run_virtually(test())
 
 
+def test_report_that_was_withdrawn_is_not_sent() -> None:
+    async def test() -> None:
+        channel = Channel(AssignReplicasToDirsResponse())
+        epochs = [-1, 70]  # not registered at first
+        sender = heartbeats(channel, epochs)
+        sender.report_replicas({(TOPIC, 0): LOST_DIRECTORY, (TOPIC, 1): A})
+        await asyncio.sleep(0)
+        sender.withdraw_lost([(TOPIC, number) for number in range(3)])
+        await asyncio.sleep(1)
+        (sent,) = channel.requests
+        assert replicas_of(sent) == {(TOPIC, 1): A}
+        await sender.stop()
+
+    run_virtually(test())
+
+
 # --- whole brokers ---
 
 
@@ -409,5 +425,44 @@ def test_leaderships_move_away_from_a_full_disk_until_it_has_space(
             return set(partition.isr) == {1, 2} and LOST_DIRECTORY not in partition.directories
 
         await cluster.until(is_in_sync)
+
+    run(test)
+
+
+def test_report_of_a_full_disk_that_arrives_when_it_has_space_is_corrected(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker was cut off from the controller in the meantime."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[2, 1]])
+        delivery = asyncio.Event()
+        delayed: list[Message] = []
+        assign = cluster.member(2).heartbeats._assign
+
+        async def delay(request: AssignReplicasToDirsRequest) -> int:
+            delayed.append(request)
+            await delivery.wait()
+            return await assign(request)
+
+        async def has_space(*_: object) -> bool:
+            return bool(delayed)
+
+        monkeypatch.setattr(cluster.member(2).heartbeats, "_assign", delay)
+        monkeypatch.setattr(ReplicaDirectories, "_has_space", has_space)
+        full = directory(cluster, 2, 0)
+        full.append_refused(OSError(errno.ENOSPC, "full"), "test")
+        await cluster.until(lambda: bool(delayed) and not full.is_full)
+        delivery.set()
+
+        def is_corrected() -> bool:
+            partition = cluster.image(1).partition("t", 0)
+            assert partition is not None
+            own = dict(zip(partition.replicas, partition.directories, strict=False))
+            return own.get(BrokerId(2), LOST_DIRECTORY) not in (LOST_DIRECTORY, ZERO_UUID)
+
+        await cluster.until(is_corrected)
+        assert list(replicas_of(delayed[0]).values()) == [LOST_DIRECTORY]
+        assert list(replicas_of(delayed[-1]).values()) != [LOST_DIRECTORY]
 
     run(test)

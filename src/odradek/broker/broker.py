@@ -221,6 +221,7 @@ class BrokerServer:
         )
         self._stopping.add("the log directories", directories.stop, parts_ms)
         self._subscribe(member)
+        member.subscribe(directories.apply)
         dispatch = self._request_handler()
         gate = StartGate(dispatch)
         server = self._make_server(gate.dispatch)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from odradek.client.connection import TooManyRequests, UnsupportedRequest
 from odradek.environment.backoff import Backoff
 from odradek.environment.timers import Timers
 from odradek.errors import received_code
-from odradek.ids import BrokerId, Uuid
+from odradek.ids import LOST_DIRECTORY, BrokerId, Uuid
 from odradek.metadata.controller_channel import ControllerChannel
 from odradek.metadata.image import UNKNOWN_BROKER_EPOCH
 from odradek.protocol.errors import UnencodableMessage
@@ -192,6 +192,16 @@ class BrokerHeartbeats:
         self._reports.replicas.update(replicas)
         if not self._reports.is_complete:
             self._send()
+
+    def withdraw_lost(self, replicas: Iterable[Replica]) -> None:
+        """Withdraw the reports that these replicas are in an unknown directory.
+
+        A report in flight still takes effect.
+        """
+        pending = self._reports.replicas
+        for each in replicas:
+            if pending.get(each) == LOST_DIRECTORY:
+                del pending[each]
 
     async def shut_down(self, timeout_ms: float) -> bool:
         """Return when the controller permits the shutdown, or after the timeout.

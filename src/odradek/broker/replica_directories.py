@@ -5,6 +5,9 @@ cannot write the replica. A replica in a directory that has failed is therefore 
 directory, and loses its leadership. A leader on a full disk is reported in an unknown directory if
 it has in-sync followers. A replica that was reported is reported again when it is in another
 directory, or can be written again.
+
+A report reaches the controller late when this broker is cut off. It may be out of date by then. The
+metadata shows that, and the broker corrects it (`ReplicaDirectories.apply`).
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ if TYPE_CHECKING:
     from odradek.environment.timers import Timers
     from odradek.log.directories.log_manager import LogManager
     from odradek.log.log_dir import LogDir
-    from odradek.metadata.image import PartitionImage
+    from odradek.metadata.delta import MetadataDelta
+    from odradek.metadata.image import MetadataImage, PartitionImage
     from odradek.replication.partition import Partition
     from odradek.replication.replica_manager import ReplicaManager
 
@@ -111,6 +115,21 @@ class ReplicaDirectories:
                 yield
             self._member.heartbeats.report_replicas(self._report(partition))
 
+    def apply(
+        self, delta: MetadataDelta, _old: MetadataImage, new: MetadataImage
+    ) -> Generator[None, None, None]:
+        """Correct the directories of changed partitions that the metadata has from old reports."""
+        visited = 0
+        for changes in delta.topics.changed.values():
+            for number, image in changes.partitions.items():
+                visited += 1
+                if not visited % ELEMENTS_PER_SLICE:
+                    yield
+                if image.directories and self._broker_id in image.replicas:
+                    partition = self._replica_manager.find(changes.name, number)
+                    if partition is not None and partition.topic_id in new.topics_by_id:
+                        self._member.heartbeats.report_replicas(self._report(partition))
+
     def directory_failed(self, log_dir: LogDir) -> None:
         """Report a directory that has failed, after its partitions were stopped."""
         if all(each.offline for each in self._log_manager.log_dirs):
@@ -144,6 +163,7 @@ class ReplicaDirectories:
                 if log_dir.offline or await self._has_space(log_dir):
                     del self._full[log_dir]
                     log_dir.space_freed()
+                    self._member.heartbeats.withdraw_lost(self._replicas(log_dir))
                 self._member.heartbeats.report_replicas(self._reports(log_dir))
         self._watch = None
 
@@ -157,6 +177,13 @@ class ReplicaDirectories:
             )
             return False
         return space.usable_bytes >= FREE_BYTES_MIN
+
+    def _replicas(self, log_dir: LogDir) -> list[Replica]:
+        return [
+            (each.topic_id, each.topic_partition.partition)
+            for each in self._replica_manager.partitions()
+            if each.log.log_dir is log_dir
+        ]
 
     def _reports(self, log_dir: LogDir) -> dict[Replica, Uuid]:
         """Return the reports of the replicas in a log directory."""
