@@ -14,20 +14,28 @@ from odradek.controller.cluster_controller import ControllerSettings
 from odradek.controller.controller_term import _cut
 from odradek.controller.take_over import Elected, Standby, contend
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, Uuid
+from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.image import NO_LEADER, BrokerRegistration
 from odradek.metadata.store.interface import Operation, UnknownOutcomeError, WatchEvent, Written
 from odradek.metadata.store.memory import MemoryStore
-from odradek.metadata.topics import NewTopic
+from odradek.metadata.topics import NewPartitions, NewTopic
 from odradek.protocol.messages.config_record import ConfigRecord
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.partition_record import PartitionRecord
 from odradek.protocol.messages.topic_record import TopicRecord
 from odradek.result_tasks import wait
 from tests.controller.cluster_nodes import Node, World
-from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
+from tests.controller.test_cluster_controller import (
+    SMALL,
+    A,
+    _begin_and_kill,
+    _create,
+    _partition,
+    _stable,
+    running,
+)
 
 PATIENT = ControllerSettings(apply_timeout_ms=600_000)
 
@@ -332,3 +340,27 @@ def test_controller_serves_requests_after_the_first_write_of_its_term() -> None:
         world.advance(30)
         assert standby.controller.is_active
         assert seen == [False]
+
+
+@pytest.mark.parametrize("writes", range(1, 5))
+def test_request_for_two_topics_is_completed_as_far_as_it_was_begun(writes: int) -> None:
+    with running(conditions=SMALL) as world:
+        topics = [NewTopic(name, 30, 2) for name in ("a", "b")]
+        _begin_and_kill(world, "create_topics", topics, writes=writes)
+        image = _stable(world).image
+        found = {name: topic.partition_count for name, topic in image.topics_by_name.items()}
+        assert found in ({"a": 30}, {"a": 30, "b": 30})
+
+
+@pytest.mark.parametrize("writes", range(1, 5))
+def test_topics_get_all_partitions_of_a_request_or_none(writes: int) -> None:
+    with running(conditions=SMALL) as world:
+        _create(world, "a", 2, 2)
+        _create(world, "b", 2, 2)
+        more = [NewPartitions(name, 30) for name in ("a", "b")]
+        _begin_and_kill(world, "create_partitions", more, writes=writes)
+        counts = [t.partition_count for t in _stable(world).image.topics_by_name.values()]
+        assert counts in ([30, 2], [30, 30])
+        call = world.controller().create_partitions([NewPartitions("b", 50)])
+        assert world.run(call) == [None]
+        assert _stable(world).image.topics_by_name[TopicName("b")].partition_count == 50

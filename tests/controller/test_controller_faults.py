@@ -101,6 +101,7 @@ def test_mark_of_a_deletion_that_the_controller_did_not_make_is_removed(name: st
     """Kafka's old tools request a deletion so. Only a recorded deletion deletes."""
     with running() as world:
         _create(world)
+        epoch = world.controller().epoch
 
         async def mark() -> None:
             store = await _foreign_store(world)
@@ -112,6 +113,7 @@ def test_mark_of_a_deletion_that_the_controller_did_not_make_is_removed(name: st
         world.ensemble.violations.clear()  # the write is not one of a controller
         world.advance(5)
         controller = _stable(world)
+        assert controller.epoch == epoch + 1, "the first take-over has succeeded"
         assert A in controller.image.topics_by_name
         assert not world.ensemble.tree.children(znodes.DELETE_TOPICS)
 
