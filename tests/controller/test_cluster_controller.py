@@ -30,6 +30,7 @@ from odradek.metadata.store.interface import (
     Operation,
     Performed,
     Set,
+    UnknownOutcomeError,
 )
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
@@ -350,26 +351,29 @@ def test_znode_that_is_not_json_is_refused(caplog: pytest.LogCaptureFixture) -> 
 # --- changes that exceed one write ---
 
 
-def _halting(world: World, node: Node, writes: int) -> None:
+def _halting(world: World, node: Node, writes: int) -> list[asyncio.Future[None]]:
     """Let the process of a node end after so many writes."""
+    halted: list[asyncio.Future[None]] = []
     perform = node.store.perform
     left = writes
 
     async def limited(operations: Sequence[Operation]) -> list[Performed]:
         nonlocal left
         if left == 0:
-            await asyncio.get_running_loop().create_future()
+            halted.append(asyncio.get_running_loop().create_future())
+            await halted[-1]
         left -= 1
         return await perform(operations)
 
     node.store.perform = limited  # type: ignore[method-assign]
+    return halted
 
 
 def _begin_and_kill(world: World, call: str, *arguments: object, writes: int) -> bool:
     """Kill the controller in the middle of a change. Return whether it had ended before."""
     active = world.active()
     assert active is not None
-    _halting(world, active, writes)
+    halted = _halting(world, active, writes)
 
     async def begin() -> bool:
         task = asyncio.ensure_future(getattr(active.controller, call)(*arguments))
@@ -388,6 +392,8 @@ def _begin_and_kill(world: World, call: str, *arguments: object, writes: int) ->
         await active.feed.stop()
         active.store.abandon()
         active.controller._end_term("killed")
+        for each in halted:
+            each.set_exception(UnknownOutcomeError("killed"))
 
     world.run(abandon())
     world.advance(30)

@@ -11,13 +11,14 @@ from odradek.controller import take_over
 from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.broker_plans import with_live_leaders
 from odradek.controller.cluster_controller import ControllerSettings
-from odradek.controller.controller_term import _cut
+from odradek.controller.controller_term import _divided
 from odradek.controller.take_over import Elected, Standby, contend
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.image import NO_LEADER, BrokerRegistration
+from odradek.metadata.records import MetadataRecord
 from odradek.metadata.store.interface import Operation, UnknownOutcomeError, WatchEvent, Written
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topics import NewPartitions, NewTopic
@@ -306,14 +307,23 @@ def test_divided_change_keeps_a_topic_and_its_configs_together() -> None:
         for resource, key in (("a", "x"), ("a", "y"), ("b", "x"))
     )
     partitions = [PartitionRecord(number, topic.topic_id) for number in range(2)]
-    assert _cut([topic, first, second, *partitions]) == 3
-    assert _cut([topic, first, *partitions]) == 2
-    assert _cut([first, second, other]) == 2
-    assert _cut([other, first, second]) == 1
-    assert _cut([topic, first, second]) is None
-    assert _cut([first, second]) is None
-    assert _cut([topic]) is None
-    assert _cut([*partitions, *partitions]) == 2
+
+    def lengths(count: int, *records: MetadataRecord) -> list[int]:
+        parts = _divided(records, count)
+        assert [each for part in parts for each in part] == list(records)
+        return [len(part) for part in parts]
+
+    assert lengths(2, topic, first, second, *partitions) == [3, 2]
+    assert lengths(2, topic, first, *partitions) == [2, 2]
+    assert lengths(2, first, second, other) == [2, 1]
+    assert lengths(2, other, first, second) == [1, 2]
+    assert lengths(2, topic, first, second) == [3]
+    assert lengths(2, first, second) == [2]
+    assert lengths(2, topic) == [1]
+    assert lengths(2, *partitions, *partitions) == [2, 2]
+    assert lengths(3, *partitions, *partitions, *partitions) == [2, 2, 2]
+    assert lengths(9, *partitions) == [1, 1]
+    assert lengths(3, topic, first, second, *partitions) == [3, 2]
 
 
 def test_controller_serves_requests_after_the_first_write_of_its_term() -> None:

@@ -38,6 +38,9 @@ from odradek.protocol.messages.broker_registration_change_record import (
 from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 
+ELECTION_COST = 4
+"""A decision on a partition takes the time of so many other partitions, which are only visited."""
+
 Policies = Callable[[TopicName], ElectionPolicy]
 """Returns what decides the elections of a topic's partitions."""
 
@@ -101,6 +104,7 @@ def planning_elections(
                 yield
             if not situation.concerns(partition):
                 continue
+            left = max(1, left - ELECTION_COST)
             if policy is None:
                 policy = policies(topic.name)
             after = situation.changed(partition, policy) or partition

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Sequence
+from itertools import chain, pairwise
 
 from odradek.controller.applied_waits import elected_leaders
 from odradek.controller.broker_registry import BrokerRegistry
@@ -119,22 +120,23 @@ class ControllerTerm:
         """
         committed = Committed(self.image.offset)
         if records or always:
-            await self._commit(list(records), committed)
+            await self._commit(records, committed)
         return committed
 
-    async def _commit(self, records: list[MetadataRecord], committed: Committed) -> None:
+    async def _commit(self, records: Sequence[MetadataRecord], committed: Committed) -> None:
         delta, image = await self._replayed(records)
         operations = await in_slices(store_operations(delta, image, self.epoch, self._unfinished))
         if delta.client_quotas.changed:
             operations = list(await with_foreign_configs(self._store, operations))
-        if self._writer.fits(operations, self._unfinished_after(delta, image)):
+        count = self._writer.parts(operations, self._unfinished_after(delta, image))
+        if count == 1:
             await self._write(delta, image, operations, committed)
             return
-        cut = _cut(records)
-        if cut is not None:
+        parts = _divided(records, count)
+        if len(parts) > 1:
             self._divide(delta, image)
-            await self._commit(records[:cut], committed)
-            await self._commit(records[cut:], committed)
+            for part in parts:
+                await self._commit(part, committed)
             return
         record = records[0]
         if not isinstance(record, RemoveTopicRecord):
@@ -173,24 +175,10 @@ class ControllerTerm:
         self, name: TopicName, numbers: Sequence[int], committed: Committed
     ) -> None:
         """Remove the nodes of a topic whose deletion is marked, in as many writes as needed."""
-        operations: list[Operation] = []
-        for number in numbers:
-            state = znodes.state_path(name, number)
-            pair = [Delete(state), Delete(state.removesuffix("/state"))]
-            if not self._writer.fits([*operations, *pair]):
-                await self._write_nothing(operations, committed)
-                operations = []
-            operations += pair
-        path = znodes.topic_path(name)
-        last: list[Operation] = [
-            Delete(f"{path}/partitions"),
-            Delete(path),
-            Delete(znodes.delete_mark_path(name)),
-        ]
-        if not self._writer.fits([*operations, *last]):
+        last = [*znodes.delete_parents_operations(name), Delete(znodes.delete_mark_path(name))]
+        groups = (znodes.delete_partition_operations(name, number) for number in numbers)
+        for operations in self._writer.combined(chain(groups, [last])):
             await self._write_nothing(operations, committed)
-            operations = []
-        await self._write_nothing([*operations, *last], committed)
 
     async def resume_deletions(self) -> None:
         """Remove the nodes of topics whose deletion a previous controller has begun."""
@@ -268,12 +256,21 @@ class ControllerTerm:
             raise Deposed("A change was not published.", must_load=True) from error
 
 
-def _cut(records: Sequence[MetadataRecord]) -> int | None:
-    """Return where to divide a change, near its middle. None if it cannot be divided.
+def _divided(records: Sequence[MetadataRecord], count: int) -> Sequence[Sequence[MetadataRecord]]:
+    """Divide a change into at most `count` parts of about the same length, at least one.
 
     A new topic and its configs, and the configs of one resource, are written together.
     """
-    middle = len(records) // 2
+    cuts = [0]
+    for part in range(1, count):
+        cut = _cut(records, part * len(records) // count)
+        if cut is not None and cut > cuts[-1]:
+            cuts.append(cut)
+    return [records[begin:end] for begin, end in pairwise([*cuts, len(records)])]
+
+
+def _cut(records: Sequence[MetadataRecord], middle: int) -> int | None:
+    """Return where to divide a change, near an index. None if it cannot be divided."""
     for distance in range(len(records)):
         for index in (middle + distance, middle - distance):
             if 0 < index < len(records) and not _belong(records[index - 1], records[index]):

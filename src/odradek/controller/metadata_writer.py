@@ -9,7 +9,8 @@ store.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
@@ -27,6 +28,12 @@ from odradek.metadata.store.interface import (
 from odradek.metadata.store.resolution import SupersededError, write_with_version_node
 
 logger = logging.getLogger(__name__)
+
+OPERATIONS_PER_WRITE_MAX = 500
+"""Upper bound of the operations of one write to a store that limits their size.
+
+The store takes a write in one time slice, some microseconds for each operation.
+"""
 
 _OFFSET_DIGITS_MAX = 20
 _FENCES = (znodes.CONTROLLER_EPOCH, znodes.METADATA)
@@ -96,13 +103,39 @@ class MetadataWriter:
         self._position_version += 1
         return None
 
-    def fits(self, operations: Sequence[Operation], unfinished: Sequence[TopicName] = ()) -> bool:
-        """Return whether the operations can be one write."""
+    def parts(self, operations: Sequence[Operation], unfinished: Sequence[TopicName] = ()) -> int:
+        """Return the least number of writes that the operations need."""
         limit = self._store.multi_bytes_max
         if limit is None:
-            return True
-        whole = [self._fence, *operations, self._position(0, unfinished)]
-        return operations_bytes(whole) + _OFFSET_DIGITS_MAX <= limit
+            return 1
+        room = limit - self.overhead_bytes(unfinished)
+        return max(
+            1,
+            -(-operations_bytes(operations) // room),
+            -(-len(operations) // OPERATIONS_PER_WRITE_MAX),
+        )
+
+    def overhead_bytes(self, unfinished: Sequence[TopicName] = ()) -> int:
+        """Return the size of the fence and the position, which are part of each write."""
+        fixed: list[Operation] = [self._fence, self._position(0, unfinished)]
+        return operations_bytes(fixed) + _OFFSET_DIGITS_MAX
+
+    def combined(self, groups: Iterable[Sequence[Operation]]) -> Iterator[list[Operation]]:
+        """Combine groups of operations into writes. A group is not divided."""
+        limit = self._store.multi_bytes_max
+        room = math.inf if limit is None else limit - self.overhead_bytes()
+        write: list[Operation] = []
+        size = 0
+        for group in groups:
+            added = operations_bytes(group)
+            if write and (
+                size + added > room or len(write) + len(group) > OPERATIONS_PER_WRITE_MAX
+            ):
+                yield write
+                write, size = [], 0
+            write += group
+            size += added
+        yield write
 
     def _position(self, offset: int, unfinished: Sequence[TopicName]) -> Set:
         data = znodes.encode_position(self.epoch, offset, unfinished)

@@ -7,7 +7,7 @@ version that a write of a partition's state expects is the partition epoch befor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,20 +65,25 @@ def store_operations(
             mark = znodes.encode_delete_mark(removed.topic_id)
             operations.append(Create(znodes.delete_mark_path(removed.name), mark))
             continue
-        operations += znodes.delete_topic_operations(removed)
-        left -= 1 + removed.partition_count
-        if left <= 0:
-            left = ELEMENTS_PER_SLICE
-            yield
+        for number in range(removed.partition_count):
+            operations += znodes.delete_partition_operations(removed.name, number)
+            left -= 1
+            if left <= 0:
+                left = ELEMENTS_PER_SLICE
+                yield
+        operations += znodes.delete_parents_operations(removed.name)
+        left -= 1
     for topic_id, changes in delta.topics.changed.items():
         topic = new.topics_by_id[topic_id]
-        operations += _topic_operations(
+        topic_operations = _topic_operations(
             changes, topic, controller_epoch, unfinished.get(topic_id) or UnfinishedTopic(topic)
         )
-        left -= 1 + len(changes.partitions)
-        if left <= 0:
-            left = ELEMENTS_PER_SLICE
-            yield
+        for some in topic_operations:
+            operations += some
+            left -= 1
+            if left <= 0:
+                left = ELEMENTS_PER_SLICE
+                yield
     for topic_id, deletion in delta.deletions.changed.items():
         operations += _deletion_operations(topic_id, old.deletions.get(topic_id), deletion)
     operations += _all_config_operations(delta)
@@ -92,15 +97,18 @@ def store_operations(
 
 def _topic_operations(
     changes: TopicDelta, topic: TopicImage, controller_epoch: int, unfinished: UnfinishedTopic
-) -> list[Operation]:
+) -> Generator[Sequence[Operation], None, None]:
+    """Yield the operations of the topic's node, and those of each partition."""
     before = changes.before
     path = znodes.topic_path(topic.name)
     if before is None:
-        return [
+        yield [
             Create(path, znodes.encode_topic(unfinished.whole)),
-            *znodes.create_topic_operations(topic, controller_epoch)[1:],
+            Create(f"{path}/partitions"),
         ]
-    operations: list[Operation] = []
+        for partition in topic.partitions:
+            yield znodes.partition_operations(topic.name, partition, controller_epoch)
+        return
     added = []
     replicas_changed = False
     for number, partition in sorted(changes.partitions.items()):
@@ -109,17 +117,12 @@ def _topic_operations(
             continue
         earlier = before.partitions[number]
         replicas_changed |= znodes.replicas_of(earlier) != znodes.replicas_of(partition)
-        operations.append(
-            Set(
-                znodes.state_path(topic.name, number),
-                znodes.encode_state(partition, controller_epoch),
-                earlier.partition_epoch,
-            )
-        )
+        state = znodes.encode_state(partition, controller_epoch)
+        yield [Set(znodes.state_path(topic.name, number), state, earlier.partition_epoch)]
     if (added or replicas_changed) and not unfinished.is_written:
-        operations.append(Set(path, znodes.encode_topic(unfinished.whole)))
-    operations += znodes.partition_operations(topic.name, added, controller_epoch)
-    return operations
+        yield [Set(path, znodes.encode_topic(unfinished.whole))]
+    for partition in added:
+        yield znodes.partition_operations(topic.name, partition, controller_epoch)
 
 
 def _deletion_operations(

@@ -443,24 +443,25 @@ def replicas_of(partition: PartitionImage) -> PartitionReplicas:
 
 
 def partition_operations(
-    name: TopicName, partitions: Sequence[PartitionImage], controller_epoch: int
+    name: TopicName, partition: PartitionImage, controller_epoch: int
 ) -> list[Operation]:
-    """Create the nodes of new partitions. The topic's ``partitions`` node exists."""
-    operations: list[Operation] = []
-    for partition in partitions:
-        path = state_path(name, partition.partition)
-        operations.append(Create(path.removesuffix("/state")))
-        operations.append(Create(path, encode_state(partition, controller_epoch)))
-    return operations
+    """Create the nodes of a new partition. The topic's ``partitions`` node exists."""
+    path = state_path(name, partition.partition)
+    return [
+        Create(path.removesuffix("/state")),
+        Create(path, encode_state(partition, controller_epoch)),
+    ]
 
 
 def create_topic_operations(topic: TopicImage, controller_epoch: int) -> list[Operation]:
     path = topic_path(topic.name)
-    return [
+    operations: list[Operation] = [
         Create(path, encode_topic(topic)),
         Create(f"{path}/partitions"),
-        *partition_operations(topic.name, topic.partitions, controller_epoch),
     ]
+    for partition in topic.partitions:
+        operations += partition_operations(topic.name, partition, controller_epoch)
+    return operations
 
 
 def encode_deletion(deletion: TopicDeletion) -> bytes:
@@ -478,12 +479,13 @@ def decode_deletion(path_name: str, data: bytes, broker: BrokerId) -> tuple[Uuid
     return uuid_from_string(path_name), deletion
 
 
-def delete_topic_operations(topic: TopicImage) -> list[Operation]:
-    """Delete every node of a topic, leaves first. Configs and the deletion are other nodes."""
-    path = topic_path(topic.name)
-    operations: list[Operation] = []
-    for partition in topic.partitions:
-        state = state_path(topic.name, partition.partition)
-        operations += [Delete(state), Delete(state.removesuffix("/state"))]
-    operations += [Delete(f"{path}/partitions"), Delete(path)]
-    return operations
+def delete_partition_operations(name: TopicName, number: int) -> list[Operation]:
+    """Delete the nodes of one partition."""
+    state = state_path(name, number)
+    return [Delete(state), Delete(state.removesuffix("/state"))]
+
+
+def delete_parents_operations(name: TopicName) -> list[Operation]:
+    """Delete the nodes of a topic without partitions. Configs and the deletion are others."""
+    path = topic_path(name)
+    return [Delete(f"{path}/partitions"), Delete(path)]

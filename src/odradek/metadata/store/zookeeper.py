@@ -71,8 +71,8 @@ SESSION_TIMEOUT_MS = 18_000
 WATCHDOG_SHARE = 3
 """The watchdog ends the session when the event loop is blocked for this part of its timeout."""
 
-GETS_IN_FLIGHT_MAX = 1_000
-"""Requests of one `get_many` that are in flight at the same time."""
+GETS_IN_FLIGHT_MAX = 200
+"""Requests of one `get_many` that are in flight at the same time. One time slice starts them."""
 
 _TREE_ERRORS: dict[type[Exception], type[StoreError]] = {
     exceptions.NoNodeError: NoNodeError,
