@@ -27,6 +27,7 @@ from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.partition_record import PartitionRecord
 from odradek.protocol.messages.topic_record import TopicRecord
 from odradek.result_tasks import wait
+from odradek.slicing import run_to_completion
 from tests.controller.cluster_nodes import Node, World
 from tests.controller.test_cluster_controller import (
     SMALL,
@@ -241,7 +242,8 @@ def test_new_partition_without_a_live_replica_has_one_in_sync() -> None:
     """It never had a record, so its first replica can be elected later."""
     broker = BrokerId(1)
     brokers = {broker: BrokerRegistration(broker, "host", 9092, fenced=True)}
-    (record,) = with_live_leaders([PartitionRecord(replicas=[1, 2])], brokers)
+    electing = with_live_leaders([PartitionRecord(replicas=[1, 2])], brokers)
+    (record,) = run_to_completion(electing)
     assert isinstance(record, PartitionRecord)
     assert (record.leader, record.isr) == (NO_LEADER, [1])
 

@@ -194,13 +194,14 @@ def test_manual_assignments_must_have_equal_sizes() -> None:
 )
 def test_partitions_that_cannot_be_added(request_: NewPartitions, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as caught:
-        plan_partitions(image(1, 2, topics=("t",)), request_)
+        run_to_completion(plan_partitions(image(1, 2, topics=("t",)), request_))
     assert caught.value.code is code
 
 
 def test_added_partitions_follow_the_existing_ones() -> None:
     before = image(topics=("t",)).topics_by_name
-    made = plan_partitions(image(topics=("t",)), NewPartitions("t", 4, [[1], [1]]))
+    planning = plan_partitions(image(topics=("t",)), NewPartitions("t", 4, [[1], [1]]))
+    made = run_to_completion(planning)
     (old,) = before.values()
     assert made.topic_id == old.topic_id
     assert made.partitions[:2] == old.partitions
@@ -247,7 +248,7 @@ def test_manual_assignment_needs_a_broker_that_can_lead(state: str) -> None:
     new = NewTopic("a", assignments=[(0, [2]), (1, [1])])
     assert refused(new, made) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, text.format(1))
     with pytest.raises(KafkaError) as caught:
-        plan_partitions(made, NewPartitions("t", 4, [[2], [1]]))
+        run_to_completion(plan_partitions(made, NewPartitions("t", 4, [[2], [1]])))
     assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert caught.value.message == text.format(3)
     assert planned(made, NewTopic("a", assignments=[(0, [1, 2])])).image.partition_count == 1

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.controller.replica_placer import place_replicas
+from odradek.controller.replica_placer import placing_replicas
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 from odradek.metadata.image import BrokerRegistration
+from odradek.slicing import run_to_completion
 
 
 def registered(
@@ -35,7 +36,8 @@ def placed(
 ) -> list[tuple[int, ...]]:
     between = random.Random(seed).randint
     last = tuple(map(BrokerId, existing))
-    return [tuple(each) for each in place_replicas(brokers, count, factor, between, last)]
+    placing = placing_replicas(brokers, count, factor, between, last)
+    return [tuple(each) for each in run_to_completion(placing)]
 
 
 @st.composite

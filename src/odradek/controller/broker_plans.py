@@ -219,29 +219,33 @@ def missing_partitions(
     unfinished: Collection[TopicImage],
     image: MetadataImage,
     brokers: Mapping[BrokerId, BrokerRegistration],
-) -> list[MetadataRecord]:
+) -> Generator[None, None, list[MetadataRecord]]:
     """Return the records of partitions that a previous controller has not created."""
     records: list[MetadataRecord] = []
     for topic in unfinished:
         present = image.topics_by_id[topic.topic_id].partition_count
         for number in range(present, topic.partition_count):
             records.append(partition_record(topic.topic_id, topic.partitions[number]))
-    return with_live_leaders(records, brokers)
+            if not len(records) % ELEMENTS_PER_SLICE:
+                yield
+    return (yield from with_live_leaders(records, brokers))
 
 
 def with_live_leaders(
     records: list[MetadataRecord], brokers: Mapping[BrokerId, BrokerRegistration]
-) -> list[MetadataRecord]:
+) -> Generator[None, None, list[MetadataRecord]]:
     """Give new partitions a live leader and an ISR of live replicas, as in Kafka.
 
     A partition whose replicas are all fenced has no leader. It never had a record, so its first
     replica is in sync.
     """
-    for record in records:
+    for count, record in enumerate(records, 1):
         if isinstance(record, PartitionRecord):
             live = [each for each in record.replicas if _is_eligible(brokers, each)]
             record.leader = live[0] if live else NO_LEADER
             record.isr = live or record.replicas[:1]
+        if not count % ELEMENTS_PER_SLICE:
+            yield
     return records
 
 

@@ -405,9 +405,8 @@ class ClusterController:
         planning = planning_broker_changes(term.image, changes, self._policies.of(term.image))
         records = await in_slices(planning)
         brokers = term.image.brokers.with_changes(dict(_live(changes)))
-        records = broker_plans.missing_partitions(term.unfinished_topics(), term.image, brokers) + (
-            records
-        )
+        missing = broker_plans.missing_partitions(term.unfinished_topics(), term.image, brokers)
+        records = await in_slices(missing) + records
         records += self._policies.safety_records(term.image)
         await term.commit(records, always=True)
         await term.resume_deletions()
@@ -783,8 +782,8 @@ class ClusterController:
             plan = await in_slices(planning(term))
             if validate_only or not plan.records:
                 return term, plan.result, None
-            records = broker_plans.with_live_leaders(plan.records, term.image.brokers)
-            return term, plan.result, await term.commit(records)
+            elected = broker_plans.with_live_leaders(plan.records, term.image.brokers)
+            return term, plan.result, await term.commit(await in_slices(elected))
 
         term, result, committed = await self._request(run)
         if committed is not None and not term.has_ended:

@@ -29,6 +29,9 @@ from odradek.metadata.store.interface import (
 from odradek.metadata.topics import new_partition
 from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
 
+_Header = tuple[Uuid, Sequence[znodes.PartitionReplicas]]
+"""The id of a topic, and the replicas of its partitions."""
+
 _PARENTS = (*znodes.PERSISTENT_PATHS, USERS, CLIENTS)
 PREPARATIONS_MAX = 10
 """Attempts to create the nodes that every store has. Brokers that start together compete."""
@@ -163,22 +166,33 @@ async def _load_topics(store: MetadataStore) -> tuple[list[TopicImage], list[Top
     }
     names = [TopicName(name) for name in await store.children(znodes.TOPICS) if name not in marked]
     topic_paths = [znodes.topic_path(name) for name in names]
-    headers = [
-        znodes.valid(path, znodes.decode_topic_header, _found(node).data)
-        for path, node in zip(topic_paths, await store.get_many(topic_paths), strict=True)
-    ]
-    paths = [
-        znodes.state_path(name, number)
-        for name, (_, replicas) in zip(names, headers, strict=True)
-        for number in range(len(replicas))
-    ]
+    nodes = await store.get_many(topic_paths)
+    headers, paths = await in_slices(_decoding_headers(names, topic_paths, nodes))
     states = iter(await store.get_many(paths))
     return await in_slices(_decoding(names, headers, states))
 
 
+def _decoding_headers(
+    names: Sequence[TopicName], topic_paths: Sequence[str], nodes: Sequence[Node | None]
+) -> Generator[None, None, tuple[list[_Header], list[str]]]:
+    """Decode the nodes of topics. Return them with the paths of the states of all partitions."""
+    headers: list[_Header] = []
+    paths: list[str] = []
+    left = ELEMENTS_PER_SLICE
+    for name, path, node in zip(names, topic_paths, nodes, strict=True):
+        header = znodes.valid(path, znodes.decode_topic_header, _found(node).data)
+        headers.append(header)
+        paths += [znodes.state_path(name, number) for number in range(len(header[1]))]
+        left -= 1 + len(header[1])
+        if left <= 0:
+            left = ELEMENTS_PER_SLICE
+            yield
+    return headers, paths
+
+
 def _decoding(
     names: Sequence[TopicName],
-    headers: Sequence[tuple[Uuid, Sequence[znodes.PartitionReplicas]]],
+    headers: Sequence[_Header],
     states: Iterator[Node | None],
 ) -> Generator[None, None, tuple[list[TopicImage], list[TopicImage]]]:
     """Decode the states of all partitions, which are in the order of the topics.

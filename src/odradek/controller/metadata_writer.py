@@ -104,16 +104,13 @@ class MetadataWriter:
         return None
 
     def parts(self, operations: Sequence[Operation], unfinished: Sequence[TopicName] = ()) -> int:
-        """Return the least number of writes that the operations need."""
+        """Return how many writes the operations need at least. 1: they are one write."""
         limit = self._store.multi_bytes_max
         if limit is None:
             return 1
-        room = limit - self.overhead_bytes(unfinished)
-        return max(
-            1,
-            -(-operations_bytes(operations) // room),
-            -(-len(operations) // OPERATIONS_PER_WRITE_MAX),
-        )
+        if len(operations) > OPERATIONS_PER_WRITE_MAX:
+            return -(-len(operations) // OPERATIONS_PER_WRITE_MAX)
+        return max(1, -(-operations_bytes(operations) // (limit - self.overhead_bytes(unfinished))))
 
     def overhead_bytes(self, unfinished: Sequence[TopicName] = ()) -> int:
         """Return the size of the fence and the position, which are part of each write."""

@@ -9,10 +9,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import chain
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller.replica_placer import Between, place_replicas
+from odradek.controller.replica_placer import Between, placing_replicas
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
-from odradek.metadata.image import BrokerRegistration, MetadataImage, TopicImage
+from odradek.metadata.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.topics import (
     USE_DEFAULT,
     CreatedTopic,
@@ -44,10 +44,12 @@ def plan_topics(
     for topic in topics:
         try:
             check_change_count(len(topics))
-            results.append(plan.add(topic, topic.topic_id or new_uuid()))
+            results.append((yield from plan.adding(topic, topic.topic_id or new_uuid())))
         except KafkaError as error:
             results.append(error)
-        left -= 1 + len(topic.assignments) + len(topic.configs)
+        left -= 1 + len(topic.configs)
+        if isinstance(results[-1], CreatedTopic):
+            left -= results[-1].image.partition_count
         if left <= 0:
             left = ELEMENTS_PER_SLICE
             yield
@@ -67,20 +69,22 @@ class _Plan:
         self._ambiguous: dict[str, TopicName] | None = None
         self._changes = 0
 
-    def add(self, topic: NewTopic, topic_id: Uuid) -> CreatedTopic:
+    def adding(self, topic: NewTopic, topic_id: Uuid) -> Generator[None, None, CreatedTopic]:
         check_topic_name(topic.name)
         self._check_free(topic.name)
         if topic.topic_id is not None:
             self._check_id(topic_id)
         configs = _checked_configs(self._config, topic)
         if topic.assignments:
-            replicas = _manual_assignment(self._image, topic)
+            replicas = yield from _manual_assignment(self._image, topic)
         else:
-            replicas = _automatic_assignment(self._image, self._config, topic, self._between)
+            replicas = yield from _automatic_assignment(
+                self._image, self._config, topic, self._between
+            )
         changes = 1 + len(replicas) + len(configs)
         check_change_count(self._changes + changes)
         self._changes += changes
-        partitions = tuple(new_partition(number, ids) for number, ids in enumerate(replicas))
+        partitions = yield from _new_partitions(0, replicas)
         name = TopicName(topic.name)
         self._new.add(name)
         self._new_ids.add(topic_id)
@@ -127,10 +131,21 @@ def unified(name: str) -> str:
     return name.replace(".", "_")
 
 
+def _new_partitions(
+    first: int, replicas: Sequence[tuple[BrokerId, ...]]
+) -> Generator[None, None, list[PartitionImage]]:
+    partitions = []
+    for count, ids in enumerate(replicas, 1):
+        partitions.append(new_partition(first + count - 1, ids))
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+    return partitions
+
+
 def plan_partitions(
     image: MetadataImage, request: NewPartitions, between: Between = min
-) -> TopicImage:
-    """Return the topic with the partitions added.
+) -> Generator[None, None, TopicImage]:
+    """Return the topic with the partitions added, after time slices.
 
     A request adds partitions to a topic only once. `between` is as for `plan_topics`.
 
@@ -153,26 +168,30 @@ def plan_partitions(
             f"{request.count} would not be an increase.",
         )
     check_change_count(request.count - present)
-    replicas = _added_replicas(image, topic, request, between)
-    added = tuple(new_partition(present + i, ids) for i, ids in enumerate(replicas))
+    replicas = yield from _added_replicas(image, topic, request, between)
+    added = yield from _new_partitions(present, replicas)
     changed = {partition.partition: partition for partition in added}
     return TopicImage(topic.name, topic.topic_id, topic.partitions.with_changes(changed))
 
 
 def _added_replicas(
     image: MetadataImage, topic: TopicImage, request: NewPartitions, between: Between
-) -> list[tuple[BrokerId, ...]]:
+) -> Generator[None, None, list[tuple[BrokerId, ...]]]:
     additional = request.count - len(topic.partitions)
     factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
         last = topic.partitions[-1].replicas
-        return place_replicas(image.brokers, additional, factor, between, last)
+        return (yield from placing_replicas(image.brokers, additional, factor, between, last))
     if len(request.assignments) != additional:
         raise _bad_assignment(
             f"Attempted to add {additional} additional partition(s), "
             f"but only {len(request.assignments)} assignment(s) were specified."
         )
-    replicas = [checked_replicas(image.brokers, ids, factor) for ids in request.assignments]
+    replicas: list[tuple[BrokerId, ...]] = []
+    for count, ids in enumerate(request.assignments, 1):
+        replicas.append(checked_replicas(image.brokers, ids, factor))
+        if not count % ELEMENTS_PER_SLICE:
+            yield
     for number, each in enumerate(replicas, len(topic.partitions)):
         _check_active(image, number, each)
     return replicas
@@ -194,7 +213,9 @@ def _bad_assignment(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def _manual_assignment(image: MetadataImage, topic: NewTopic) -> list[tuple[BrokerId, ...]]:
+def _manual_assignment(
+    image: MetadataImage, topic: NewTopic
+) -> Generator[None, None, list[tuple[BrokerId, ...]]]:
     for name, value in (
         ("replication factor", topic.replication_factor),
         ("numPartitions", topic.num_partitions),
@@ -207,7 +228,9 @@ def _manual_assignment(image: MetadataImage, topic: NewTopic) -> list[tuple[Brok
     check_change_count(len(topic.assignments))
     replicas: dict[int, tuple[BrokerId, ...]] = {}
     factor: int | None = None
-    for number, ids in topic.assignments:
+    for count, (number, ids) in enumerate(topic.assignments, 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
         if number in replicas:
             raise _bad_assignment(
                 f"Found multiple manual partition assignments for partition {number}"
@@ -267,7 +290,7 @@ def checked_replicas(
 
 def _automatic_assignment(
     image: MetadataImage, config: BrokerConfig, topic: NewTopic, between: Between
-) -> list[tuple[BrokerId, ...]]:
+) -> Generator[None, None, list[tuple[BrokerId, ...]]]:
     if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -284,4 +307,4 @@ def _automatic_assignment(
     if factor == USE_DEFAULT:
         factor = config.get_int("default.replication.factor")
     check_change_count(count)
-    return place_replicas(image.brokers, count, factor, between)
+    return (yield from placing_replicas(image.brokers, count, factor, between))

@@ -29,9 +29,9 @@ from odradek.metadata.image import (
 from odradek.metadata.image_records import (
     config_records,
     deletion_record,
+    partition_record,
     quota_records,
     registration_record,
-    topic_records,
 )
 from odradek.metadata.quotas import Entity, QuotaAlteration, planning_alterations
 from odradek.metadata.records import MetadataRecord
@@ -41,6 +41,7 @@ from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
 from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
 from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
 from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
+from odradek.protocol.messages.topic_record import TopicRecord
 from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 
@@ -73,15 +74,15 @@ def planning_topics(
         if isinstance(created, KafkaError):
             continue
         topic = created.image
-        first, *partitions = topic_records(None, topic)
         # Configs come first. If the write is divided, no partition exists without them.
-        plan.records.append(first)
+        plan.records.append(TopicRecord(topic.name, topic.topic_id))
         plan.records += config_records(ResourceType.TOPIC, topic.name, {}, created.configs)
-        plan.records += partitions
-        left -= 1 + topic.partition_count
-        if left <= 0:
-            left = ELEMENTS_PER_SLICE
-            yield
+        for partition in topic.partitions:
+            plan.records.append(partition_record(topic.topic_id, partition))
+            left -= 1
+            if not left:
+                left = ELEMENTS_PER_SLICE
+                yield
     return plan
 
 
@@ -112,16 +113,18 @@ def planning_partitions(
     left = ELEMENTS_PER_SLICE
     for request in requests:
         try:
-            topic = plan_partitions(image, request, between)
+            topic = yield from plan_partitions(image, request, between)
         except KafkaError as error:
             plan.result.append(error)
             continue
-        plan.records += topic_records(image.topics_by_id[topic.topic_id], topic)
+        present = image.topics_by_id[topic.topic_id].partition_count
+        for number in range(present, topic.partition_count):
+            plan.records.append(partition_record(topic.topic_id, topic.partitions[number]))
+            left -= 1
+            if not left:
+                left = ELEMENTS_PER_SLICE
+                yield
         plan.result.append(None)
-        left -= topic.partition_count
-        if left <= 0:
-            left = ELEMENTS_PER_SLICE
-            yield
     return plan
 
 

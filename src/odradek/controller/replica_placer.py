@@ -16,26 +16,27 @@ the same other brokers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TypeVar
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 from odradek.metadata.image import BrokerRegistration
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 T = TypeVar("T")
 Between = Callable[[int, int], int]
 """Returns a random number between two numbers, both included."""
 
 
-def place_replicas(
+def placing_replicas(
     brokers: Mapping[BrokerId, BrokerRegistration],
     count: int,
     factor: int,
     between: Between,
     existing: Sequence[BrokerId] = (),
-) -> list[tuple[BrokerId, ...]]:
-    """Return the replicas of `count` new partitions.
+) -> Generator[None, None, list[tuple[BrokerId, ...]]]:
+    """Return the replicas of `count` new partitions, after time slices.
 
     Args:
         existing: The replicas of the topic's last partition, after which the rotation continues.
@@ -61,7 +62,12 @@ def place_replicas(
             "All brokers are currently fenced.",
         )
     racks = _RackList(brokers, between, existing)
-    return [racks.place(factor) for _ in range(count)]
+    placed = []
+    for number in range(1, count + 1):
+        placed.append(racks.place(factor))
+        if not number % ELEMENTS_PER_SLICE:
+            yield
+    return placed
 
 
 class _Rotation:

@@ -264,6 +264,7 @@ class FeedClient:
         )
         await self._publish(delta, image)
         self._state.fetched(transfer)
+        await in_slices(transfer.delta.releasing())
 
     async def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         try:

@@ -157,21 +157,21 @@ def client_metrics_path(name: str) -> str:
 
 
 def encode_topic(topic: TopicImage) -> bytes:
+    replicas, adding, removing = {}, {}, {}
+    for partition in topic.partitions:
+        number = str(partition.partition)
+        replicas[number] = partition.replicas
+        if partition.adding_replicas:
+            adding[number] = partition.adding_replicas
+        if partition.removing_replicas:
+            removing[number] = partition.removing_replicas
     return encode(
         {
             "version": 3,
             "topic_id": uuid_to_string(topic.topic_id),
-            "partitions": {str(p.partition): list(p.replicas) for p in topic.partitions},
-            "adding_replicas": {
-                str(p.partition): list(p.adding_replicas)
-                for p in topic.partitions
-                if p.adding_replicas
-            },
-            "removing_replicas": {
-                str(p.partition): list(p.removing_replicas)
-                for p in topic.partitions
-                if p.removing_replicas
-            },
+            "partitions": replicas,
+            "adding_replicas": adding,
+            "removing_replicas": removing,
         }
     )
 

@@ -1,0 +1,151 @@
+"""Changes of thousands of partitions: time slices, and operations in one write."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import TypeVar
+
+from odradek.config.broker import BrokerConfig
+from odradek.controller import broker_plans, plans
+from odradek.controller.broker_changes import (
+    ELECTION_COST,
+    BrokerChanges,
+    planning_broker_changes,
+)
+from odradek.controller.election import ElectionPolicy
+from odradek.controller.metadata_writer import OPERATIONS_PER_WRITE_MAX
+from odradek.controller.store_operations import store_operations
+from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.metadata.delta import MetadataDelta, MetadataProvenance
+from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.persistent import PersistentMap
+from odradek.metadata.records import MetadataRecord
+from odradek.metadata.store.interface import Operation, Written
+from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
+from odradek.slicing import ELEMENTS_PER_SLICE
+from tests.controller.test_cluster_controller import _stable, running
+
+R = TypeVar("R")
+COUNT = 4_000
+SLICES = COUNT // ELEMENTS_PER_SLICE
+TOPIC_ID = Uuid(b"t" * 16)
+AT = MetadataProvenance(BrokerId(1), 1, 1)
+BROKERS = PersistentMap(
+    {each: BrokerRegistration(each, f"host{each}", 9092) for each in map(BrokerId, (1, 2, 3))}
+)
+EMPTY = MetadataImage(brokers=BROKERS)
+
+
+def counted(work: Generator[None, None, R]) -> tuple[int, R]:
+    """Run a generator. Return the number of slices that it has ended, and its result."""
+    slices = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            return slices, ended.value
+        slices += 1
+
+
+def replayed(
+    image: MetadataImage, records: Sequence[MetadataRecord]
+) -> tuple[MetadataDelta, MetadataImage]:
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    return delta, delta.apply(AT)
+
+
+def created(*topics: NewTopic) -> tuple[int, list[MetadataRecord]]:
+    ids = iter(Uuid(bytes([number]) * 16) for number in range(1, 255))
+    planning = plans.planning_topics(EMPTY, BrokerConfig({}), topics, lambda: next(ids))
+    slices, plan = counted(planning)
+    assert all(isinstance(each, CreatedTopic) for each in plan.result)
+    return slices, plan.records
+
+
+def test_creation_is_planned_in_time_slices() -> None:
+    """The placement, the partitions and the records each have their slices."""
+    for topics in (
+        [NewTopic("a", COUNT, 3)],
+        [NewTopic(f"a{number}", COUNT // 40, 3) for number in range(40)],
+        [NewTopic("a", assignments=[(number, [1, 2, 3]) for number in range(COUNT)])],
+    ):
+        slices, records = created(*topics)
+        assert slices >= 2 * SLICES
+        assert len(records) == COUNT + len(topics)
+        assert counted(broker_plans.with_live_leaders(records, BROKERS))[0] >= SLICES
+
+
+def test_additional_partitions_are_planned_in_time_slices() -> None:
+    _, image = replayed(EMPTY, created(NewTopic("a", 1, 3))[1])
+    slices, plan = counted(plans.planning_partitions(image, [NewPartitions("a", COUNT)]))
+    assert plan.result == [None]
+    assert len(plan.records) == COUNT - 1
+    assert slices >= 3 * (SLICES - 1)
+
+
+def test_operations_of_one_topic_are_made_in_time_slices() -> None:
+    _, records = created(NewTopic("a", COUNT, 3))
+    delta, image = replayed(EMPTY, records)
+    slices, operations = counted(store_operations(delta, image, 1))
+    assert slices >= SLICES
+    assert len(operations) >= 2 * COUNT
+    (topic,) = image.topics_by_id.values()
+    slices, plan = counted(plans.planning_topic_deletions(image, [topic.topic_id]))
+    delta, after = replayed(image, plan.records)
+    slices, operations = counted(store_operations(delta, after, 1))
+    assert slices >= SLICES
+    assert len(operations) >= 2 * COUNT
+
+
+def test_elections_are_decided_in_shorter_time_slices_than_visits() -> None:
+    _, image = replayed(EMPTY, created(NewTopic("a", COUNT, 3))[1])
+    changes = BrokerChanges(after={BrokerId(1): None})
+    slices, records = counted(planning_broker_changes(image, changes, lambda _: ElectionPolicy()))
+    assert len(records) == COUNT + 1
+    assert slices >= SLICES * ELECTION_COST
+
+
+def test_partitions_that_are_missing_are_found_in_time_slices() -> None:
+    _, whole = replayed(EMPTY, created(NewTopic("a", COUNT, 3))[1])
+    _, image = replayed(EMPTY, created(NewTopic("a", 1, 3))[1])
+    topic = whole.topics_by_name[TopicName("a")]
+    missing = broker_plans.missing_partitions([topic], image, BROKERS)
+    slices, records = counted(missing)
+    assert len(records) == COUNT - 1
+    assert slices >= 2 * (SLICES - 1)
+
+
+def test_delta_is_released_in_time_slices() -> None:
+    delta, image = replayed(EMPTY, created(NewTopic("a", COUNT, 3), NewTopic("b", 1, 1))[1])
+    slices, _ = counted(delta.releasing())
+    assert slices >= 2 * SLICES
+    assert not delta.records
+    assert not delta.topics.changed
+    assert image.topics_by_name[TopicName("a")].partition_count == COUNT
+
+
+def test_operations_of_one_write_have_a_limit() -> None:
+    with running() as world:
+        largest = 0
+        for node in world.nodes.values():
+            multi = node.store.multi
+
+            async def recorded(
+                operations: Sequence[Operation], multi: object = multi
+            ) -> list[Written]:
+                nonlocal largest
+                largest = max(largest, len(operations))
+                return await multi(operations)  # type: ignore[operator,no-any-return]
+
+            node.store.multi = recorded  # type: ignore[method-assign]
+        count = 2 * OPERATIONS_PER_WRITE_MAX
+        (topic,) = world.run(world.controller().create_topics([NewTopic("a", count, 3)]))
+        assert isinstance(topic, CreatedTopic)
+        assert _stable(world).image.topics_by_name[TopicName("a")].partition_count == count
+        assert largest > OPERATIONS_PER_WRITE_MAX // 2
+        assert world.run(world.controller().delete_topics([topic.image.topic_id])) == [None]
+        assert not _stable(world).image.topics_by_name
+        fence_and_position = 2
+        assert largest <= OPERATIONS_PER_WRITE_MAX + fence_and_position
