@@ -63,6 +63,18 @@ class LosingStore(MemoryStore):
         return created
 
 
+class FailingStore(MemoryStore):
+    """A store whose next sessions cannot begin."""
+
+    failures = 0
+
+    async def open(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise StoreFailure("no connection")
+        await super().open()
+
+
 class SlowStore(MemoryStore):
     """A store whose sessions begin slowly, one at a time."""
 
@@ -252,8 +264,11 @@ def test_hazard_6_a_second_process_with_the_id_is_refused(seed: int) -> None:
     async def test(world: World) -> None:
         first, second = Broker(world), Broker(world)
         await first.start()
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         with pytest.raises(KafkaError) as refused:
             await second.start()
+        assert 3 * SESSION_TIMEOUT_MS <= 1000 * (loop.time() - began_s) < 3.5 * SESSION_TIMEOUT_MS
         assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         await second.lifecycle.close()
         await world.check_registered(first)
@@ -339,6 +354,42 @@ def test_hazard_2_a_session_that_is_lost_when_the_registration_returns_does_not_
         await asyncio.sleep(QUIET_S)
         assert not broker.store.losses
         assert await world.check_registered(broker) > first
+        await broker.lifecycle.close()
+
+    for seed in range(5):
+        run(seed, test)
+
+
+def test_hazard_2_a_broker_keeps_its_registration_while_its_connection_is_broken() -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world)
+        await broker.start()
+        epoch = broker.lifecycle.broker_epoch
+        states: list[tuple[SessionState, int]] = []
+        broker.store.subscribe(lambda state: states.append((state, broker.lifecycle.broker_epoch)))
+        broker.store.disconnect()
+        await asyncio.sleep(QUIET_S)
+        assert states == [(SessionState.SUSPENDED, epoch), (SessionState.CONNECTED, epoch)]
+        assert await world.check_registered(broker) == epoch
+        await broker.lifecycle.close()
+
+    for seed in range(5):
+        run(seed, test)
+
+
+def test_a_broker_begins_sessions_until_one_of_them_begins() -> None:
+    """The store cannot be reached for some time after the loss of a session."""
+
+    async def test(world: World) -> None:
+        broker = Broker(world, FailingStore)
+        assert isinstance(broker.store, FailingStore)
+        await broker.start()
+        broker.store.failures = 3
+        world.ensemble.expire(broker.store.session_id)
+        broker.store.disconnect()
+        await asyncio.sleep(QUIET_S)
+        assert not broker.store.failures
+        await world.check_registered(broker)
         await broker.lifecycle.close()
 
     for seed in range(5):

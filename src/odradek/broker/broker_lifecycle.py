@@ -101,7 +101,7 @@ class BrokerLifecycle:
         self._failed = failed
         self._registration: BrokerRegistration | None = None
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
-        self._session_id = NO_SESSION
+        self._registered_session_id = NO_SESSION
         self._is_registering = False
         self._renewal: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -122,7 +122,6 @@ class BrokerLifecycle:
             await self._store.open()
         except StoreFailure as error:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
-        self._session_id = self._store.session_id
         self._store.subscribe(self._session_changed)
 
     async def connect_again(self) -> None:
@@ -138,7 +137,6 @@ class BrokerLifecycle:
                 await self._begin_session()
             except StoreFailure as error:
                 raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, str(error)) from error
-            self._session_id = self._store.session_id
 
     async def await_id(self, timeout_ms: float) -> None:
         """Wait until no other process is registered with the id of this broker.
@@ -261,7 +259,7 @@ class BrokerLifecycle:
         session_id = self._store.session_id
         try:
             created = await create_ephemeral(
-                self._store, self._path, data, former_session_id=self._session_id
+                self._store, self._path, data, former_session_id=self._registered_session_id
             )
         except NodeExistsError:
             node = await self._registered_node()
@@ -273,7 +271,7 @@ class BrokerLifecycle:
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason) from error
         if self._store.state in (SessionState.LOST, SessionState.CLOSED):
             return False  # in this step. The node has ended with the session
-        self._session_id = session_id
+        self._registered_session_id = session_id
         self.broker_epoch = self.registered_epoch = created.stat.czxid
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         logger.info("broker %d is registered with epoch %d", self._node_id, self.broker_epoch)
