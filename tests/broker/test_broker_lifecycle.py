@@ -19,12 +19,14 @@ from odradek.metadata.image import BrokerRegistration, Endpoint
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from odradek.metadata.store.interface import (
     Created,
+    NodeExistsError,
     NoNodeError,
     SessionLostError,
     SessionState,
     StoreFailure,
 )
 from odradek.metadata.store.memory import MemoryStore
+from odradek.metadata.store.resolution import CREATE_ATTEMPTS_MAX
 from tests.controller.cluster_nodes import LoopClock
 from tests.helpers.seeded_randomness import SeededRandomness
 from tests.helpers.virtual_loop import VirtualLoop
@@ -61,6 +63,18 @@ class LosingStore(MemoryStore):
             while self.state is not SessionState.LOST:  # noqa: ASYNC110 - the ensemble's timers
                 await asyncio.sleep(0.01)
         return created
+
+
+class VanishingStore(MemoryStore):
+    """A store in which nodes exist at their creation, and have vanished when they are read."""
+
+    vanishing = 0
+
+    async def create(self, *arguments: Any, **options: Any) -> Created:
+        if self.vanishing:
+            self.vanishing -= 1
+            raise NodeExistsError(arguments[0])
+        return await super().create(*arguments, **options)
 
 
 class FailingStore(MemoryStore):
@@ -394,6 +408,21 @@ def test_a_broker_begins_sessions_until_one_of_them_begins() -> None:
 
     for seed in range(5):
         run(seed, test)
+
+
+def test_hazard_6_a_node_of_another_session_that_vanishes_is_no_reason_to_refuse() -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world, VanishingStore)
+        assert isinstance(broker.store, VanishingStore)
+        await broker.lifecycle.open()
+        await broker.claim()
+        broker.store.vanishing = CREATE_ATTEMPTS_MAX
+        await broker.lifecycle.register(broker.registration)
+        assert not broker.store.vanishing
+        await world.check_registered(broker)
+        await broker.lifecycle.close()
+
+    run(0, test)
 
 
 def test_a_session_that_is_lost_during_a_registration_is_replaced_once() -> None:

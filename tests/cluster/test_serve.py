@@ -13,7 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from odradek import errors
-from odradek.broker.zookeeper_cluster import ZooKeeperNames, parse_connect
+from odradek.broker.zookeeper_cluster import ZooKeeperNames, cluster_on_zookeeper, parse_connect
+from odradek.config.broker import BrokerConfig
+from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode
 from testkit.peer.server import free_ports, start_odradek
 from tests.cluster.conftest import Processes
@@ -285,6 +287,15 @@ def test_a_wrong_value_of_zookeeper_connect_is_an_invalid_config(text: str) -> N
 def test_a_path_that_is_too_long_is_an_invalid_config() -> None:
     with pytest.raises(errors.KafkaError, match="at most 100 bytes"):
         parse_connect("a:1/" + "b" * 100)
+
+
+@pytest.mark.parametrize("name", ["session", "connection"])
+@pytest.mark.parametrize("timeout_ms", [0, -5])
+def test_a_timeout_that_is_not_positive_is_an_invalid_config(name: str, timeout_ms: int) -> None:
+    config = f"zookeeper.{name}.timeout.ms"
+    properties = {"zookeeper.connect": "127.0.0.1:1", config: str(timeout_ms)}
+    with pytest.raises(errors.KafkaError, match=rf"{timeout_ms} for configuration {config}"):
+        cluster_on_zookeeper(BrokerConfig(properties), Environment())
 
 
 def test_a_wrong_value_is_reported_in_one_line(tmp_path: Path) -> None:

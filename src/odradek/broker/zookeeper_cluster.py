@@ -65,6 +65,13 @@ def _server(text: str, server: str) -> str:
     return f"{host}:{port}"
 
 
+def _timeout_ms(config: BrokerConfig, name: str) -> int:
+    timeout_ms = config.get_int(name)
+    if timeout_ms <= 0:
+        raise invalid_value(name, timeout_ms, "it must be positive")
+    return timeout_ms
+
+
 def cluster_on_zookeeper(config: BrokerConfig, environment: Environment) -> Cluster | None:
     """Return the cluster that the configs name. None: the broker is a cluster of its own.
 
@@ -77,9 +84,11 @@ def cluster_on_zookeeper(config: BrokerConfig, environment: Environment) -> Clus
     from odradek.broker.cluster_member import ClusterSettings
 
     names = parse_connect(text)
-    session_timeout_ms = config.get_int("zookeeper.session.timeout.ms")
+    session_timeout_ms = _timeout_ms(config, "zookeeper.session.timeout.ms")
     name = "zookeeper.connection.timeout.ms"
-    connection_timeout_ms = config.get_int(name) if config.explicit(name) else session_timeout_ms
+    connection_timeout_ms = (
+        _timeout_ms(config, name) if config.explicit(name) else session_timeout_ms
+    )
 
     def create_store() -> MetadataStore:
         from odradek.metadata.store.zookeeper import ZooKeeperStore
