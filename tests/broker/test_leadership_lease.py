@@ -116,7 +116,17 @@ def test_partition_with_a_newer_leader_epoch_in_the_image_is_not_led_again(
         leader_epoch=4,
         replication=SimpleNamespace(last_fetch_of_isr_ms=NEVER_MS),
         is_suspended=False,
-        resume=lambda: resumed.append(key),
+    )
+
+    def suspend(_: object) -> None:
+        partition.is_suspended = True
+
+    manager = SimpleNamespace(
+        partitions=lambda: [partition],
+        suspend=suspend,
+        resume=lambda _: resumed.append(key),
+        expire_lease=lambda: None,
+        renew_lease=lambda: None,
     )
     resumed: list[TopicPartition] = []
     changed: list[TopicPartition] = []
@@ -126,7 +136,7 @@ def test_partition_with_a_newer_leader_epoch_in_the_image_is_not_led_again(
         lambda: broker.epoch,
         lambda: Heard(broker.image_epoch, broker.others_ms),
         lambda: SimpleNamespace(partition=lambda *_: newest),  # type: ignore[arg-type,return-value]
-        SimpleNamespace(partitions=lambda: [partition], suspend=lambda _: None),  # type: ignore[arg-type]
+        manager,  # type: ignore[arg-type]
         changed.append,
         SimpleNamespace(monotonic_ms=lambda: broker.now_ms),  # type: ignore[arg-type]
         SimpleNamespace(),  # type: ignore[arg-type]

@@ -379,6 +379,8 @@ class ClusterMember(ClusterMembership):
             environment.timers,
             self._config.get_int("broker.session.timeout.ms"),
         )
+        assert self._feed is not None, "followed before"
+        self._feed.subscribe(self._lease.image_changed)
         self._lease.start()
 
     def _heard(self) -> Heard:
@@ -433,7 +435,7 @@ class ClusterMember(ClusterMembership):
         self._is_stopped = True
         self._locator.stop()
         if self._lease is not None:
-            self._lease.stop()
+            await self._lease.stop()
         await self.heartbeats.stop()
         if self._feed is not None:
             await self._feed.stop()

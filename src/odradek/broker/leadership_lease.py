@@ -14,34 +14,38 @@ While the metadata store alone cannot be reached, no controller is active, and t
 serving the partitions with an in-sync follower. A partition without other replicas is always
 served: no other broker can become its leader.
 
-`Lease` decides, without input and output. `LeadershipLease` reads the times, and suspends and
-resumes the partitions.
+`Lease` decides, without input and output. `LeadershipLease` reads the times. A lost session ends
+the lease of all partitions at once (`LeaderLease`). The partitions are suspended and resumed in
+time slices.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.metadata.image import UNKNOWN_BROKER_EPOCH
 from odradek.metadata.store.interface import SessionState
+from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
     from odradek.environment.clock import Clock
     from odradek.environment.timers import Timer, Timers
     from odradek.ids import TopicPartition
+    from odradek.metadata.delta import MetadataDelta
     from odradek.metadata.image import MetadataImage
     from odradek.metadata.store.interface import MetadataStore
-    from odradek.replication.partition import Partition
     from odradek.replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger(__name__)
 
 CHECKS_PER_TIMEOUT = 10
 """Number of checks in a session timeout. A check visits partitions only without a lease."""
+PARTITIONS_A_SLICE = 50
+"""Partitions that are suspended or resumed in one time slice. Each completes its requests."""
 
 
 class Standing(Enum):
@@ -158,7 +162,11 @@ class LeadershipLease:
         now_ms = clock.monotonic_ms()
         self._lease = Lease(timeout_ms, now_ms)
         self._standing = Standing.MEMBER
-        self._suspended: list[Partition] = []
+        # The lease of all partitions has ended, and is not renewed yet.
+        self._is_expired = False
+        # Partitions may be suspended that are to be resumed.
+        self._may_have_suspended = False
+        self._visits: Generator[None, None, None] | None = None
         self._timer: Timer | None = None
         self._is_stopped = False
 
@@ -167,7 +175,7 @@ class LeadershipLease:
         self._store.subscribe(self._session_changed)
         self._tick()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Stop leading for good, before the session ends.
 
         Clients may still be connected. The next leaders do not have what this broker would
@@ -176,10 +184,16 @@ class LeadershipLease:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        self._suspend(Standing.EXPIRED, self._clock.monotonic_ms())
+        self._replica_manager.expire_lease()
+        await in_slices(self._suspend(Standing.EXPIRED))
+
+    def image_changed(self, delta: MetadataDelta, _: MetadataImage, __: MetadataImage) -> None:
+        """Check the lease when the image has a new registration of a broker."""
+        if self._standing is Standing.EXPIRED and delta.brokers.changed:
+            self.check()
 
     def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.LOST and not self._is_stopped:
+        if state is SessionState.LOST:
             self.check()
 
     def _tick(self) -> None:
@@ -190,10 +204,11 @@ class LeadershipLease:
 
     def check(self) -> None:
         """Suspend and resume partitions as the lease requires now."""
-        now_ms = self._clock.monotonic_ms()
+        if self._is_stopped:
+            return
         state = self._store.state
         standing = self._lease.standing(
-            now_ms,
+            self._clock.monotonic_ms(),
             is_connected=state is SessionState.CONNECTED,
             broker_epoch=UNKNOWN_BROKER_EPOCH
             if state is SessionState.LOST
@@ -203,22 +218,58 @@ class LeadershipLease:
         if standing is not self._standing:
             self._standing = standing
             logger.info("the standing of this broker in its cluster is %s", standing.value)
-        if standing is Standing.MEMBER:
-            self._resume()
-        else:
-            self._suspend(standing, now_ms)
+        if standing is Standing.EXPIRED:
+            self._is_expired = True
+            self._replica_manager.expire_lease()
+        if standing is not Standing.MEMBER:
+            self._may_have_suspended = True
+        if self._may_have_suspended and self._visits is None:
+            self._visits = self._visiting()
+            self._visit()
 
-    def _suspend(self, standing: Standing, now_ms: float) -> None:
-        count = 0
-        for partition in self._replica_manager.partitions():
-            replication = partition.replication
-            if replication is None or partition.is_suspended:
+    def _visit(self) -> None:
+        """Run the next time slice of the visits."""
+        if self._is_stopped or self._visits is None:
+            return
+        try:
+            next(self._visits)
+        except StopIteration:
+            self._visits = None
+        else:
+            self._timers.call_later(0, self._visit)
+
+    def _visiting(self) -> Generator[None, None, None]:
+        """Suspend and resume partitions until they are as the newest standing requires."""
+        while True:
+            standing = self._standing
+            if standing is not Standing.MEMBER:
+                yield from self._suspend(standing)
+            elif self._is_expired:
+                # Every partition is suspended before the lease of all is renewed, because each is
+                # compared with the newest image first.
+                yield from self._suspend(Standing.EXPIRED)
+                if self._standing is Standing.MEMBER:
+                    self._is_expired = False
+                    self._replica_manager.renew_lease()
                 continue
-            if not self._lease.may_lead(standing, now_ms, replication.last_fetch_of_isr_ms):
-                self._replica_manager.suspend(partition)
-                self._suspended.append(partition)
-                self._changed(partition.topic_partition)
-                count += 1
+            else:
+                self._may_have_suspended = False
+                yield from self._resume()
+            if standing is self._standing:
+                return
+
+    def _suspend(self, standing: Standing) -> Generator[None, None, None]:
+        count = 0
+        for visited, partition in enumerate(self._replica_manager.partitions(), 1):
+            replication = partition.replication
+            if replication is not None and not partition.is_suspended:
+                now_ms = self._clock.monotonic_ms()
+                if not self._lease.may_lead(standing, now_ms, replication.last_fetch_of_isr_ms):
+                    self._replica_manager.suspend(partition)
+                    self._changed(partition.topic_partition)
+                    count += 1
+            if not visited % PARTITIONS_A_SLICE:
+                yield
         if count and not self._is_stopped:
             logger.warning(
                 "this broker is %s and stops leading %d partitions until it is a member again",
@@ -226,15 +277,19 @@ class LeadershipLease:
                 count,
             )
 
-    def _resume(self) -> None:
-        suspended, self._suspended = self._suspended, []
-        image, count = self._image(), 0
-        for partition in suspended:
-            found = image.partition(*partition.topic_partition)
-            # The newest image may have another leader that the partition has not applied yet.
-            if found is not None and found.leader_epoch == partition.leader_epoch:
-                partition.resume()
-                self._changed(partition.topic_partition)
-                count += 1
+    def _resume(self) -> Generator[None, None, None]:
+        count = 0
+        for visited, partition in enumerate(self._replica_manager.partitions(), 1):
+            if self._standing is not Standing.MEMBER:
+                break
+            if partition.is_suspended:
+                found = self._image().partition(*partition.topic_partition)
+                # The newest image may have another leader that the partition has not applied yet.
+                if found is not None and found.leader_epoch == partition.leader_epoch:
+                    self._replica_manager.resume(partition)
+                    self._changed(partition.topic_partition)
+                    count += 1
+            if not visited % PARTITIONS_A_SLICE:
+                yield
         if count:
             logger.info("this broker leads %d partitions again", count)

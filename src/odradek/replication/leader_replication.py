@@ -90,11 +90,34 @@ class ProposalSender(Protocol):
         """Send a proposal. It replaces an earlier one of the same leader."""
 
 
+class LeaderLease:
+    """The permission to serve partitions with other replicas. It ends for all of them at once.
+
+    `broker.leadership_lease` decides. The partitions are suspended one by one afterwards.
+    """
+
+    __slots__ = ("is_expired",)
+
+    def __init__(self) -> None:
+        self.is_expired = False
+
+    def expire(self) -> None:
+        """Acknowledge nothing from now on that no other replica has confirmed."""
+        self.is_expired = True
+
+    def renew(self) -> None:
+        """Serve again, except for the partitions that are suspended."""
+        self.is_expired = False
+
+
 class LeaderParts(Protocol):
     """The parts of a cluster for the leader of a partition with other replicas."""
 
     @property
     def isr_proposals(self) -> ProposalSender: ...
+
+    @property
+    def lease(self) -> LeaderLease: ...
 
     @property
     def brokers(self) -> Callable[[], Brokers]:
@@ -122,14 +145,16 @@ class LeaderReplication:
 
     Attributes:
         state: The decisions.
+        lease: The permission to append, and to acknowledge what only this broker has.
     """
 
-    __slots__ = ("_log", "_partition", "_parts", "_uncommitted", "state")
+    __slots__ = ("_log", "_partition", "_parts", "_uncommitted", "lease", "state")
 
     def __init__(self, partition: LedPartition, image: PartitionImage, parts: LeaderParts) -> None:
         log = self._log = partition.log
         self._partition = partition
         self._parts = parts
+        self.lease = parts.lease
         self._uncommitted = UncommittedSizes()
         self.state = ReplicationState(
             image.leader,
@@ -204,6 +229,8 @@ class LeaderReplication:
         """Return the result of a produce request, as `Partition.acknowledgement` does."""
         if committed:
             return self.state.acknowledgement(required_offset)
+        if self.lease.is_expired:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if self.state.committable_offset >= required_offset else None
 
     @property

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from odradek.log.unified_log import UnifiedLog
     from odradek.metadata.image import PartitionImage
     from odradek.records.validate import Writable
-    from odradek.replication.leader_replication import LeaderReplication
+    from odradek.replication.leader_replication import LeaderLease, LeaderReplication
 
 ACKS_ALL = -1
 ACKS_LEADER = 1
@@ -56,6 +56,9 @@ class ReplicationFactory(Protocol):
 
     def lead(self, partition: Partition, image: PartitionImage) -> LeaderReplication:
         """Return a new object for the leader epoch of the image."""
+
+    @property
+    def lease(self) -> LeaderLease: ...
 
 
 class Partition(WaitingOperations["Partition"]):
@@ -146,10 +149,11 @@ class Partition(WaitingOperations["Partition"]):
 
         A new epoch is added to the log's epoch cache before any request is served. For an empty
         log this is postponed to its first record, because many topics may be created at the same
-        time. If the epoch is unchanged, the high watermark, the epoch cache and the delayed
-        operations stay unchanged: records that wait for a flush still need it. An older epoch is
-        ignored. If the unflushed records that recovery found reach flush.messages, the caller
-        starts a flush.
+        time. If this broker has no lease, the partition begins suspended: the image may be older
+        than the end of the lease. If the epoch is unchanged, the high watermark, the epoch cache
+        and the delayed operations stay unchanged: records that wait for a flush still need it. An
+        older epoch is ignored. If the unflushed records that recovery found reach flush.messages,
+        the caller starts a flush.
         """
         leader_epoch = image.leader_epoch
         if leader_epoch < self.leader_epoch:
@@ -157,15 +161,15 @@ class Partition(WaitingOperations["Partition"]):
         is_stopped = self.error is not ErrorCode.NONE and not self.is_suspended
         is_new_epoch = is_stopped or leader_epoch > self.leader_epoch
         if is_new_epoch:
-            self.is_suspended = False
+            factory = self._factory if len(image.replicas) > 1 else None
+            self.is_suspended = factory is not None and factory.lease.is_expired
         if is_new_epoch and self.log.log_end_offset:
             self.log.begin_leader_epoch(leader_epoch)
         self.leader = image.leader
         self.leader_epoch = leader_epoch
         self.replicas = image.replicas
         self.isr = image.isr
-        if not self.is_suspended:
-            self.error = ErrorCode.NONE
+        self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER if self.is_suspended else ErrorCode.NONE
         log = self.log
         if (
             is_new_epoch
@@ -335,12 +339,14 @@ class Partition(WaitingOperations["Partition"]):
             KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS (nothing is
                 appended then), or an error of the log's validation.
         """
+        replication = self.replication
         if self.error:
             raise KafkaError(self.error)
+        if replication is not None and replication.lease.is_expired:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
         if acks == ACKS_ALL and len(self.isr) < log.config.min_insync_replicas:
             self._check_min_isr()
-        replication = self.replication
         info = log.append_as_leader(
             batch,
             self.leader_epoch,
@@ -434,7 +440,8 @@ class Partition(WaitingOperations["Partition"]):
         else:
             replication.flushed(committable_offset)
         while produce := self._flushed_produces.first_up_to(committable_offset):
-            produce.resolve(self, ErrorCode.NONE)
+            code = self.acknowledgement(committable_offset, committed=False)
+            produce.resolve(self, ErrorCode.NONE if code is None else code)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Commit all records below `offset` and complete the operations that wait for it.

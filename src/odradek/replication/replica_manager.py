@@ -688,10 +688,25 @@ class ReplicaManager:
                 self._unfollow(partition.topic_partition)
         self._update_fetchers()
 
+    def expire_lease(self) -> None:
+        """Refuse appends to all partitions with other replicas, which are suspended afterwards."""
+        if self._replication is not None:
+            self._replication.lease.expire()
+
+    def renew_lease(self) -> None:
+        """Serve again, except for suspended partitions."""
+        if self._replication is not None:
+            self._replication.lease.renew()
+
     def suspend(self, partition: Partition) -> None:
         """Stop serving a partition that this broker leads (`Partition.suspend`)."""
         self.generation += 1
         partition.suspend()
+
+    def resume(self, partition: Partition) -> None:
+        """Serve a suspended partition again (`Partition.resume`)."""
+        self.generation += 1
+        partition.resume()
 
     def partitions(self) -> Sequence[Partition]:
         """Return all partitions of this broker."""

@@ -7,11 +7,11 @@ broker has none, and does not import this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from odradek.ids import BrokerId, TopicPartition
-from odradek.replication.leader_replication import LeaderReplication, ProposalSender
+from odradek.replication.leader_replication import LeaderLease, LeaderReplication, ProposalSender
 
 if TYPE_CHECKING:
     from odradek.environment.clock import Clock
@@ -91,6 +91,7 @@ class ReplicationParts:
     broker_epoch: Callable[[], int]
     clock: Clock
     replica_lag_time_max_ms: int
+    lease: LeaderLease = field(default_factory=LeaderLease)
 
     def lead(self, partition: Partition, image: PartitionImage) -> LeaderReplication:
         """Return the state of the other replicas for a new leader epoch of this broker."""
