@@ -353,3 +353,62 @@ def test_leader_whose_directory_is_lost_at_a_quick_restart_is_not_remembered() -
     )
     found = _after(image, _records(image, restart)).topics_by_id[TOPIC_ID].partitions[0]
     assert (found.leader, found.isr, found.elr, found.last_known_elr) == (NO_LEADER, (), (), ())
+
+
+# --- rare combinations ---
+
+
+def _first(image: MetadataImage) -> PartitionImage:
+    return image.topics_by_id[TOPIC_ID].partitions[0]
+
+
+def test_e4_elr_of_a_partition_that_reaches_the_minimum_is_cleared_at_a_take_over() -> None:
+    image = _image(_partition(1, elr=_brokers(2)))
+    planning = planning_elections(image, lambda _: ElectionPolicy(min_insync_replicas=1))
+    after = _after(image, run_to_completion(planning))
+    assert (_first(after).isr, _first(after).elr) == (_brokers(1), ())
+
+
+def test_last_known_leader_without_a_leader_is_forgotten_when_its_directory_is_lost() -> None:
+    """It is fenced when it registers, so no replica is eligible yet."""
+    before = _partition(leader=NO_LEADER, last_known_elr=_brokers(1))
+    image = _after(_image(before), _records(_image(before), _fenced(2, 3)))
+    restart = _restarted(1, DIRECTORIES[4])
+    restart.after[BrokerId(1)] = _registration(1, 2, directories=(DIRECTORIES[4],), fenced=True)
+    image = _after(image, _records(image, restart))
+    assert _first(image).last_known_elr == ()
+    image = _after(
+        image, _records(image, BrokerChanges({BrokerId(1): _registration(1, 2, fenced=False)}))
+    )
+    assert _first(image).leader == NO_LEADER
+
+
+@pytest.mark.parametrize("directory", [1, 4])
+def test_leader_that_lost_another_directory_is_remembered(directory: int) -> None:
+    """Broker 1 has lost a directory, but not the one of this replica, or its own one (4)."""
+    directories = (DIRECTORIES[directory], DIRECTORIES[2], DIRECTORIES[3])
+    image = _image(_partition(1, directories=directories))
+    restart = _restarted(1, DIRECTORIES[1])
+    restart.after[BrokerId(1)] = _registration(1, 2, directories=(DIRECTORIES[1],), fenced=True)
+    after = _after(image, _records(image, restart))
+    assert _first(after).leader == NO_LEADER
+    assert _first(after).last_known_elr == (_brokers(1) if directory == 1 else ())
+
+
+def test_restart_with_a_lost_directory_changes_no_partition_of_others() -> None:
+    directories = tuple(DIRECTORIES[number] for number in (1, 2, 3))
+    image = _image(_partition(1, 2, directories=directories))
+    records = _records(image, _restarted(3, DIRECTORIES[4]))
+    assert not any(isinstance(each, PartitionChangeRecord) for each in records)
+
+
+def test_directories_of_a_broker_change_with_its_registration() -> None:
+    both = (DIRECTORIES[1], DIRECTORIES[4])
+    broker = _registration(1, directories=both)
+    image = _image_with(broker, _partition(1, 2, 3))
+    fenced = BrokerChanges({broker.id: replace(broker, fenced=True)})
+    image = _after(image, _records(image, fenced))
+    assert image.brokers[broker.id] == replace(broker, fenced=True)
+    failed = BrokerChanges({broker.id: replace(broker, fenced=True, directories=both[:1])})
+    image = _after(image, _records(image, failed))
+    assert image.brokers[broker.id].directories == both[:1]

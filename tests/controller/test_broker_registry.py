@@ -85,3 +85,18 @@ def test_applied_offset_of_a_broker_never_falls() -> None:
     registry.polled(ONE, 10, 8, 1)
     registry.polled(ONE, 10, -1, 2)
     assert registry.applied_offsets() == {ONE: 8, TWO: -1}
+
+
+def test_unregistered_broker_is_not_live_again_with_its_node() -> None:
+    registry = _taken_over()
+    registry.unregistered(ONE)
+    assert not registry.is_live(ONE)
+    assert not registry.polled(ONE, 10, 100, 1)
+    assert not registry.is_live(ONE)
+    registry.registered(TWO, 12, offset=5, now_ms=2)
+    assert registry.polled(TWO, 12, 6, 3)
+    registry.unregistered(TWO)
+    assert not registry.polled(TWO, 12, 7, 4)
+    assert registry.is_live(TWO) is False
+    registry.registered(TWO, 13, offset=8, now_ms=5)
+    assert registry.polled(TWO, 13, 8, 6)

@@ -1,0 +1,277 @@
+"""The events of a controller: its queue, timers, listeners, and the liveness of brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from odradek.controller.cluster_controller import ControllerSettings, _is_same_process
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import ZERO_UUID, BrokerId, Uuid
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.image import NO_LEADER, BrokerRegistration
+from odradek.metadata.store.interface import StoreFailure
+from odradek.metadata.topics import NewTopic
+from tests.controller.cluster_nodes import Node, World
+from tests.controller.test_cluster_controller import (
+    _create,
+    _partition,
+    _stable,
+    running,
+)
+
+PATIENT = ControllerSettings(apply_timeout_ms=600_000)
+
+
+def _active(world: World) -> Node:
+    active = world.active()
+    assert active is not None
+    return active
+
+
+def _other(world: World) -> Node:
+    return next(node for node in world.nodes.values() if not node.controller.is_active)
+
+
+def _call(world: World, call: Callable[..., object], *arguments: object) -> None:
+    """Call on the event loop."""
+
+    async def run() -> None:
+        call(*arguments)
+
+    world.run(run())
+
+
+def test_listener_is_called_at_each_change_of_the_controller() -> None:
+    with running() as world:
+        active, other = _active(world), _other(world)
+        seen: list[tuple[BrokerId, bool]] = []
+        controller = active.controller
+        controller.subscribe(lambda: seen.append((controller.controller_id, controller.is_active)))
+        others: list[BrokerId] = []
+        other.controller.subscribe(lambda: others.append(other.controller.controller_id))
+        _call(world, world.ensemble.block, active.store.session_id)
+        world.advance(5)
+        assert seen == [(NO_LEADER, False)]
+        world.advance(20)
+        assert others[-1] == world.controller()._node_id
+        _call(world, other.store.disconnect)
+        world.advance(5)
+        assert NO_LEADER in others
+
+
+def test_stopped_controller_contends_no_longer() -> None:
+    with running(1) as world:
+        controller = _active(world).controller
+        seen: list[bool] = []
+        controller.subscribe(lambda: seen.append(controller.is_active))
+        world.run(controller.stop())
+        assert not controller.is_active
+        assert controller.controller_id == NO_LEADER
+        world.advance(400)
+        assert seen == [False]
+        with pytest.raises(KafkaError) as raised:
+            world.run(controller.allocate_producer_ids())
+        assert raised.value.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_stop_waits_for_the_events_in_the_queue() -> None:
+    with running(1) as world:
+        controller = _active(world).controller
+
+        async def scenario() -> bool:
+            call = asyncio.ensure_future(controller.create_topics([NewTopic("a", 1, 1)]))
+            await asyncio.sleep(0)
+            await controller.stop()
+            is_empty = not controller._events._waiting and controller._events._consumer is None
+            await asyncio.gather(call, return_exceptions=True)
+            return is_empty
+
+        assert world.run(scenario())
+
+
+def test_event_is_queued_once() -> None:
+    with running() as world:
+        controller = _active(world).controller
+        runs = 0
+
+        async def event() -> None:
+            nonlocal runs
+            runs += 1
+            await asyncio.sleep(0.1)
+
+        async def scenario() -> None:
+            for _ in range(5):
+                controller._queue(event)
+            await asyncio.sleep(0.05)  # the first run has begun
+            controller._queue(event)
+            controller._queue(event)
+            await asyncio.sleep(1)
+
+        world.run(scenario())
+        assert runs == 2
+
+
+def test_failed_event_is_followed_by_an_election() -> None:
+    with running() as world:
+        controller = _active(world).controller
+        epoch = controller.epoch
+
+        async def failing() -> None:
+            raise StoreFailure("full")
+
+        _call(world, controller._queue, failing)
+        world.advance(3)
+        assert world.controller().epoch > epoch
+        _stable(world)
+
+
+def test_controller_that_has_read_the_store_once_uses_its_image_again() -> None:
+    with running() as world:
+        controller = _active(world).controller
+        controller._must_load = True
+
+        async def failing() -> None:
+            raise StoreFailure("full")
+
+        _call(world, controller._queue, failing)
+        world.advance(3)
+        assert controller.is_active
+        assert not controller._must_load
+
+
+def test_partition_without_a_leader_is_tried_again_at_each_interval() -> None:
+    """A replica becomes available without an event that elects it, for example a config."""
+    settings = ControllerSettings(unclean_interval_ms=50_000)
+    with running(settings=settings) as world:
+        counts = []
+        controller = _active(world).controller
+        elect = controller._elect_leaderless
+
+        async def counted() -> None:
+            counts.append(world.clock.monotonic_ms())
+            await elect()
+
+        controller._elect_leaderless = counted  # type: ignore[method-assign]
+        _call(world, controller._arm, "unclean", 50_000, controller._elect_leaderless)
+        world.advance(160)
+        assert len(counts) == 3
+
+
+def test_timers_of_a_term_end_with_it() -> None:
+    settings = ControllerSettings(unclean_interval_ms=5_000, balance_interval_ms=5_000)
+    with running(settings=settings) as world:
+        controller = _active(world).controller
+        armed = dict(controller._armed)
+        assert armed
+        _call(world, controller._arm, "liveness", 100, controller._tick)
+        assert armed["liveness"] is not controller._armed["liveness"]
+        counts: list[str] = []
+        queue = controller._queue
+        controller._queue = lambda event: counts.append(event.__name__)  # type: ignore
+        world.advance(0.2)
+        assert counts == ["_tick"], "the timer that was replaced does not fire"
+        _call(world, controller._end_term, "test")
+        assert not controller._armed
+        world.advance(20)
+        assert set(counts) <= {"_tick", "_read_brokers", "_elect"}
+        assert counts.count("_tick") == 1
+        controller._queue = queue  # type: ignore[method-assign]
+
+
+# --- liveness ---
+
+
+def test_new_broker_is_fenced_until_it_has_caught_up() -> None:
+    """The controller gives it no leadership before it has the metadata."""
+    with running() as world:
+        _create(world, count=1)
+        node = _other(world)
+        world.run(node.kill())
+        world.advance(25)
+        node.polls = False
+        world.run(node.restart())
+        world.advance(1)
+        broker = world.controller().image.brokers[node.id]
+        assert broker.epoch == node.broker_epoch
+        assert broker.fenced
+        assert node.id not in _partition(world).isr
+        node.polls = True
+        world.advance(2)
+        assert not _stable(world).image.brokers[node.id].fenced
+
+
+def test_request_does_not_wait_for_a_broker_that_is_fenced_in_the_meantime() -> None:
+    with running(settings=PATIENT) as world:
+        node = _other(world)
+        node.polls = False
+        world.advance(1)
+
+        async def create() -> None:
+            topic = NewTopic("a", assignments=[(0, [node.id])])
+            call = asyncio.ensure_future(world.controller().create_topics([topic]))
+            await asyncio.sleep(1)
+            assert not call.done()
+            node.store.disconnect()
+            world.ensemble.expire(node.store.session_id)
+            begin = world.clock.monotonic_ms()
+            await call
+            assert world.clock.monotonic_ms() - begin < 3_000
+
+        world.run(create())
+
+
+def test_request_does_not_wait_for_a_broker_that_is_unregistered() -> None:
+    with running(settings=PATIENT) as world:
+        node = _other(world)
+        node.polls = False
+        world.advance(1)
+
+        async def create() -> None:
+            topic = NewTopic("a", assignments=[(0, [node.id])])
+            call = asyncio.ensure_future(world.controller().create_topics([topic]))
+            await asyncio.sleep(1)
+            await world.controller().unregister_broker(node.id)
+            begin = world.clock.monotonic_ms()
+            await call
+            assert world.clock.monotonic_ms() - begin < 1_000
+
+        world.run(create())
+
+
+def test_only_polls_of_other_brokers_show_that_the_controller_is_not_isolated() -> None:
+    with running(1) as world:
+        controller = _active(world).controller
+        before = controller.others_polled_ms
+        world.advance(5)
+        assert controller.others_polled_ms == before < 0
+    with running(2) as world:
+        controller = _active(world).controller
+        world.advance(5)
+        assert world.clock.monotonic_ms() - controller.others_polled_ms < 1_000
+
+
+def test_brokers_without_an_incarnation_id_are_different_processes() -> None:
+    def broker(incarnation: Uuid) -> BrokerRegistration:
+        return BrokerRegistration(BrokerId(1), "host", 9092, incarnation_id=incarnation)
+
+    one, two = Uuid(b"1" * 16), Uuid(b"2" * 16)
+    assert _is_same_process(broker(one), broker(one))
+    assert not _is_same_process(broker(one), broker(two))
+    assert not _is_same_process(broker(ZERO_UUID), broker(ZERO_UUID))
+    assert not _is_same_process(None, broker(one))
+
+
+# --- the policies of elections ---
+
+
+def test_configs_of_the_controllers_broker_count_for_elections() -> None:
+    """A broker may be configured alone to elect uncleanly, as in Kafka."""
+    with running() as world:
+        controller = _active(world).controller
+        op = ConfigOp("unclean.leader.election.enable", OpType.SET, "true")
+        change = ConfigChange(ResourceType.BROKER, str(controller._node_id), (op,))
+        assert world.run(controller.alter_configs([change])) == [None]
+        assert controller._policies.of(controller.image)("a").unclean  # type: ignore[arg-type]
