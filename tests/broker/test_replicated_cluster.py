@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName, TopicPartition
 from odradek.metadata.image import PartitionImage
+from odradek.offloading import WorkRunner
+from odradek.protocol.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from odradek.protocol.messages.produce_response import ProduceResponse
+from odradek.result_tasks import wait
+from testkit.requests import batch
 from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
 
 IDS = (1, 2, 3)
@@ -154,3 +165,56 @@ def test_too_few_replicas_refuse_records(run: Callable[[Test], None]) -> None:
         assert await cluster.fetch("t", at=leader) == [b"value", b"accepted"]
 
     run(test)
+
+
+def test_r3_isr_below_the_minimum_after_the_append(
+    run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ISR shrinks after the records of `t` are committed and before those of `z` are appended.
+
+    The batch of `z` is compressed again, in more than one time slice, which the test delays.
+    """
+    finish, gate = WorkRunner.finish, asyncio.Event()
+
+    async def finish_later(runner: WorkRunner, work: Any, step: Any) -> Any:
+        await gate.wait()
+        return await finish(runner, work, step)
+
+    async def test(cluster: ClusterBrokers) -> None:
+        leader = cluster.controller_id
+        others = [each for each in IDS if each != leader]
+        await cluster.create_topic("t", assignment=[[leader, *others]])
+        await cluster.create_topic(
+            "z", assignment=[[leader, *others]], configs={"compression.type": "zstd"}
+        )
+        for topic in ("t", "z"):
+            await cluster.until(lambda topic=topic: is_full(cluster, topic))
+        monkeypatch.setattr(WorkRunner, "finish", finish_later)
+        topics = [
+            TopicProduceData(name=topic, partition_data=[PartitionProduceData(0, batch(value))])
+            for topic, value in (("t", b"first"), ("z", bytes(100_000)))
+        ]
+        request = ProduceRequest(None, -1, 30_000, topics)
+        sent = cluster.channel(leader).send(request, ProduceResponse, version=12)
+        await cluster.until(lambda: log_end(cluster, others[0]) == log_end(cluster, others[1]) == 1)
+        found = cluster.servers[leader].services.replica_manager.find("t", 0)
+        assert found is not None
+        await cluster.until(lambda: found.log.high_watermark == 1)
+        assert not sent.done
+        await cluster.stop(*others)
+        await in_sync(cluster, leader)
+        gate.set()
+        response = await wait(sent)
+        codes = [topic.partition_responses[0].error_code for topic in response.responses]
+        assert codes == [
+            ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+        ]
+        assert await cluster.fetch("t", at=leader) == [b"first"], "it stays in the log"
+
+    run(test)
+
+
+def is_full(cluster: ClusterBrokers, topic: str) -> bool:
+    found = cluster.image(cluster.controller_id).partition(topic, 0)
+    return found is not None and set(found.isr) == set(IDS)

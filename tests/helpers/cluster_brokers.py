@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from odradek.protocol.codec import Message
 from odradek.protocol.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from odradek.protocol.messages.create_topics_response import CreateTopicsResponse
@@ -160,6 +161,7 @@ class ClusterBrokers:
         *,
         at: int = 1,
         assignment: Sequence[Sequence[int]] = (),
+        configs: Mapping[str, str] | None = None,
     ) -> None:
         """Create a topic, and wait until all running brokers know it and lead its partitions.
 
@@ -167,13 +169,15 @@ class ClusterBrokers:
             name, partitions, replication_factor: The topic.
             at: The broker that gets the request.
             assignment: The replicas of each partition, in place of numbers.
+            configs: The configs of the topic.
         """
         assigned = [
             CreatableReplicaAssignment(number, list(replicas))
             for number, replicas in enumerate(assignment)
         ]
         numbers = (-1, -1) if assigned else (partitions, replication_factor)
-        topic = CreatableTopic(name, *numbers, assigned)
+        settings = [CreatableTopicConfig(*each) for each in (configs or {}).items()]
+        topic = CreatableTopic(name, *numbers, assigned, settings)
         request = CreateTopicsRequest([topic], 30_000)
         response = await self.call(at, request, CreateTopicsResponse)
         assert response.topics[0].error_code == ErrorCode.NONE, response
