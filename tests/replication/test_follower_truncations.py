@@ -168,8 +168,31 @@ def test_io_error_of_a_truncation_stops_the_partition(tmp_path: Path) -> None:
         files.fail_fsync = OSError(errno.EIO, "I/O error")
         it.release()
         await until(lambda: partition.error is ErrorCode.KAFKA_STORAGE_ERROR)
+        assert all(each.closed for each in it.channels), "nothing is left to fetch"
 
     run_follower(tmp_path, test, files=files)
+
+
+def test_failed_truncation_of_a_deleted_partition_does_not_stop_its_successor(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        deleted, other = it.partition(0), it.partition(9)
+        successor = Partition(deleted.topic_partition, TOPIC_ID, other.log)
+        append(deleted.log, [(2, 4)])
+        it.follow(deleted)
+        it.catch_up.answer(diverging(0, 2, 1))
+        it.catch_up.answer(session_id=0)  # of the session without partitions
+        it.follow(successor)
+        ((truncation, _),) = it.executor.held
+        it.executor.held = []
+        truncation.set_exception(RuntimeError("a bug"))
+        await until(lambda: deleted.error is ErrorCode.KAFKA_STORAGE_ERROR)
+        assert successor.error is not ErrorCode.KAFKA_STORAGE_ERROR
+        it.catch_up.answer(records(0, batches(0, 3), high_watermark=3))
+        assert successor.log.log_end_offset == 3
+
+    run_follower(tmp_path, test)
 
 
 def test_truncation_of_a_deleted_partition_does_not_resume_its_successor(tmp_path: Path) -> None:

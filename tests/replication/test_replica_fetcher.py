@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID
 from odradek.replication.fetch_plan import CATCH_UP_BYTES_MAX, CATCH_UP_WAIT_MAX_MS
+from odradek.replication.replica_fetcher import FLUSH_ATTEMPTS_MAX
 from tests.helpers.faulty_files import FaultyFiles
 from tests.replication.scripted_leader import (
     BROKER_EPOCH,
@@ -245,6 +246,64 @@ def test_flush_of_recovered_records_precedes_the_first_fetch(tmp_path: Path) -> 
         assert partition.log.recovery_point == end
         (fetched,) = it.catch_up.partitions
         assert fetched.fetch_offset == end
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+@pytest.mark.parametrize("is_recovered", [True, False])
+def test_flush_that_fails_is_repeated_and_then_stops_the_partition(
+    tmp_path: Path, is_recovered: bool
+) -> None:
+    """The records were recovered, or have just arrived. No fetch follows before they are flushed.
+
+    The log directory is online. Otherwise the partition is stopped at once.
+    """
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        if is_recovered:
+            append(partition.log, [(2, 4)])
+            it.follow(partition)
+        else:
+            it.follow_in_sync(partition)
+            it.in_sync.answer(records(0, batches(0, 4), high_watermark=4))
+        for _ in range(FLUSH_ATTEMPTS_MAX):
+            assert partition.error is not ErrorCode.KAFKA_STORAGE_ERROR
+            await until(lambda: bool(it.executor.held))
+            ((flush, _),) = it.executor.held
+            it.executor.held = []
+            flush.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no flush"))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            it.timers.advance(SETTINGS.backoff_ms)
+            sent = [each for channel in it.channels for each in channel.asked]
+            assert all(not each.request.topics for each in sent)
+        assert partition.error is ErrorCode.KAFKA_STORAGE_ERROR
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+def test_repeated_flush_precedes_the_next_fetch(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        it.in_sync.answer(records(0, batches(0, 4), high_watermark=4))
+        await until(lambda: bool(it.executor.held))
+        ((flush, _),) = it.executor.held
+        it.executor.held = []
+        flush.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no flush"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        it.timers.advance(SETTINGS.backoff_ms)
+        assert partition.log.recovery_point == 0
+        it.release()
+        await until(lambda: partition.log.recovery_point == 4)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if it.catch_up.fetch.session_epoch == -1:
+            it.catch_up.answer(session_id=0)
+        (fetched,) = it.catch_up.partitions
+        assert fetched.fetch_offset == 4
 
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 

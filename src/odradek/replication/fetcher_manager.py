@@ -154,15 +154,19 @@ class FetcherManager:
     def _truncated(self, partition: Partition, error: KafkaError | None) -> None:
         """Continue after a truncation, which may have begun in an earlier leader epoch."""
         if error is not None:
-            replica = self._replicas.get(partition.topic_partition)
-            if replica is not None and replica.partition is partition:
+            if self._followed(partition) is not None:
                 self._drop(partition.topic_partition)
                 self._stop_idle()
             partition.storage_failed()
         partition.truncation_ended()
-        replica = self._replicas.get(partition.topic_partition)
-        if error is None and replica is not None and replica.partition is partition:
+        replica = self._followed(partition)
+        if replica is not None:
             self._fetchers[replica.leader].truncated(replica)
+
+    def _followed(self, partition: Partition) -> FollowedReplica | None:
+        """Return the replica of this partition, but not of another one of the same name."""
+        replica = self._replicas.get(partition.topic_partition)
+        return replica if replica is not None and replica.partition is partition else None
 
     def _storage_failed(self, replica: FollowedReplica) -> None:
         """Stop a replica whose log failed."""

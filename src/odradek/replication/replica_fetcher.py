@@ -94,6 +94,11 @@ BYTES_A_COST = 1_024
 RETRY_MS = 50
 """Delay before the request after a lost one. It doubles up to `replica.fetch.backoff.ms`."""
 
+FLUSH_ATTEMPTS_MAX = 10
+"""Attempts to flush a log whose directory is online, `replica.fetch.backoff.ms` apart. Then the
+partition fails with KAFKA_STORAGE_ERROR.
+"""
+
 LENGTH_POSITION = 8
 _TRANSPORT = (OSError, KafkaError)
 _DONE: Result[None] = Result(None)
@@ -207,52 +212,62 @@ class ReplicaFetcher:
     # --- replicas ---
 
     def add(self, replica: FollowedReplica) -> None:
-        """Fetch a replica, unless its log is truncated at the moment.
-
-        The log may have records that `flush.messages` requires to be flushed, which a recovery has
-        found or an earlier leader has sent. The offset of a fetch says that they are on the disk.
-        """
+        """Fetch a replica, unless its log is truncated at the moment."""
         self.replicas[replica] = None
+        if not replica.log.is_truncating:
+            self._begin(replica)
+
+    def truncated(self, replica: FollowedReplica) -> None:
+        """Fetch a replica again whose log was truncated."""
+        if replica.phase is ReplicaPhase.PAUSED:
+            self._begin(replica)
+            self.fetch()
+
+    def _begin(self, replica: FollowedReplica) -> None:
+        """Fetch a replica from its log end, after a flush if `flush.messages` requires that.
+
+        A recovery has found the unflushed records, or an earlier leader has sent them. The offset
+        of a fetch says that they are on the disk.
+        """
         log = replica.log
-        if log.is_truncating:
-            return
         if log.unflushed_messages >= log.config.flush_messages:
-            self._flush_first(replica)
+            self._flush_first(replica, 1)
         else:
             self._plan.resume(replica)
 
-    def _flush_first(self, replica: FollowedReplica) -> None:
+    def _flush_first(self, replica: FollowedReplica, attempt: int) -> None:
         if self._stopped or replica.phase is not ReplicaPhase.PAUSED:
             return
         parts = self._parts
         flush = parts.loop.run_in_executor(parts.executor, replica.log.flush)
-        flush.add_done_callback(partial(self._flushed_first, replica))
+        flush.add_done_callback(partial(self._flushed_first, replica, attempt))
 
-    def _flushed_first(self, replica: FollowedReplica, flush: asyncio.Future[None]) -> None:
+    def _flushed_first(
+        self, replica: FollowedReplica, attempt: int, flush: asyncio.Future[None]
+    ) -> None:
         if flush.cancelled() or self._stopped or replica.phase is not ReplicaPhase.PAUSED:
             return
         error = flush.exception()
         if error is None:
             self._plan.resume(replica)
             self.fetch()
-        elif replica.log.log_dir.offline:
-            self._parts.storage_failed(replica)
         else:
-            topic_partition = replica.partition.topic_partition
-            logger.warning("flushing %s failed: %s. It is tried again", topic_partition, error)
-            delay_s = self._parts.settings.backoff_ms / 1000
-            self._parts.timers.call_later(delay_s, self._flush_first, replica)
+            self._flush_failed(replica, attempt, error)
+
+    def _flush_failed(self, replica: FollowedReplica, attempt: int, error: BaseException) -> None:
+        """Flush the log of a paused replica again after a delay, or stop the replica."""
+        if replica.log.log_dir.offline or attempt >= FLUSH_ATTEMPTS_MAX:
+            self._parts.storage_failed(replica)
+            return
+        topic_partition = replica.partition.topic_partition
+        logger.warning("flushing %s failed: %s. It is tried again", topic_partition, error)
+        delay_s = self._parts.settings.backoff_ms / 1000
+        self._parts.timers.call_later(delay_s, self._flush_first, replica, attempt + 1)
 
     def remove(self, replica: FollowedReplica) -> None:
         """Never fetch the replica again. A response in flight does not change it."""
         self._plan.stop(replica)
         del self.replicas[replica]
-
-    def truncated(self, replica: FollowedReplica) -> None:
-        """Fetch a replica again whose log was truncated."""
-        if replica.phase is ReplicaPhase.PAUSED:
-            self._plan.resume(replica)
-            self.fetch()
 
     def stop(self) -> None:
         """End all fetches and connections."""
@@ -595,7 +610,8 @@ class ReplicaFetcher:
             if error is None:
                 plan.fetched(replica, high_watermark, has_records=True)
             elif isinstance(error, KafkaError):
-                self._log_failed(replica, error)
+                plan.pause(replica)
+                self._flush_failed(replica, 1, error)
             else:
                 raise error
 
