@@ -410,6 +410,32 @@ def test_a_broker_begins_sessions_until_one_of_them_begins() -> None:
         run(seed, test)
 
 
+def test_hazard_6_the_node_of_the_registration_before_is_replaced_at_once() -> None:
+    """The client has given its session up, which ZooKeeper keeps until its timeout."""
+
+    async def test(world: World) -> None:
+        broker = Broker(world)
+        await broker.start()
+        epoch = broker.lifecycle.broker_epoch
+        loop = asyncio.get_running_loop()
+        for _ in range(3):
+            began_s = loop.time()
+            broker.store.abandon()
+            broker.store._change_session(SessionState.LOST)
+            while broker.lifecycle.broker_epoch == -1:  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.05)
+            assert 1000 * (loop.time() - began_s) < SESSION_TIMEOUT_MS
+            renewed = await world.check_registered(broker)
+            assert renewed > epoch
+            epoch = renewed
+        await asyncio.sleep(QUIET_S)
+        assert await world.check_registered(broker) == epoch
+        await broker.lifecycle.close()
+
+    for seed in range(5):
+        run(seed, test)
+
+
 def test_hazard_6_a_node_of_another_session_that_vanishes_is_no_reason_to_refuse() -> None:
     async def test(world: World) -> None:
         broker = Broker(world, VanishingStore)
