@@ -278,8 +278,8 @@ class ClusterController:
             self._end_term(error.message or "")
         except EXPECTED_FAILURES as error:
             logger.warning(
-                "event %r of the controller failed: %r. The controller is elected again",
-                event,
+                "the event %s of the controller failed: %r. The controller is elected again",
+                _name(event),
                 error,
             )
             self._must_load |= isinstance(error, StoreError)
@@ -287,9 +287,9 @@ class ClusterController:
         except (Exception, asyncio.CancelledError):
             # A defect must not leave a controller that has missed an event.
             logger.exception(
-                "bug in event %r of the controller. The controller is elected again. Report the "
-                "traceback",
-                event,
+                "bug in the event %s of the controller. The controller is elected again. Report "
+                "the traceback",
+                _name(event),
             )
             self._must_load = True
             self._end_term("an event of the controller has failed")
@@ -794,6 +794,11 @@ class ClusterController:
                 self._settings.apply_timeout_ms,
             )
         return result
+
+
+def _name(event: Callable[[], Awaitable[None]]) -> str:
+    """Return the name of an event of the controller for the log, such as "elect"."""
+    return getattr(event, "__name__", "of a request").strip("_")
 
 
 def _sender(image: MetadataImage, broker: BrokerId, epoch: int) -> BrokerRegistration:
