@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 JOBS ?= 2
 
-.PHONY: demo test test-wheel check docs bench bench-commits evidence evidence-check evidence-render conformance conformance-ci constraints generate clean
+.PHONY: demo test test-wheel simulate check docs bench bench-commits evidence evidence-check evidence-render conformance conformance-ci constraints generate clean
 
 demo: venv java          ## a broker, usage events through it, a lakehouse table from them, and a picture
 	$(PY) -m odradek demo $(ARGS)
@@ -14,6 +14,9 @@ test: venv java          ## all tests, and those of the wire again without uvloo
 test-wheel: venv         ## the built wheel, installed without a compiler on Python 3.11 and 3.13
 	@scripts/ensure-python 3.13
 	$(PY) -m pytest tests/packaging $(ARGS)
+
+simulate: venv           ## simulated clusters with fresh seeds for three minutes; fails if a kind of fault or event did not occur
+	$(PY) -m tests.simulation --brokers 3 --minutes 3 $(ARGS)
 
 check: venv              ## lint, format, types, layers, circles, sizes, generated code
 	.venv/bin/ruff check .

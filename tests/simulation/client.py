@@ -18,6 +18,7 @@ from odradek.ids import Uuid
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.metadata_response import MetadataResponse
 from tests.simulation.event_loop import SimulatedLoop
+from tests.simulation.invariants import NO_STEP
 from tests.simulation.link import Link
 from tests.simulation.network import HostNetwork, SimulatedNetwork
 from tests.simulation.scheduler import Scheduler
@@ -106,9 +107,11 @@ class World(Protocol):
 
     def history_event(self, event: dict[str, Any]) -> None: ...
 
-    def acknowledged(self, key: Key, first: int, last: int, acks: int) -> None: ...
+    def acknowledged(
+        self, key: Key, first: int, last: int, acks: int, step: int = NO_STEP
+    ) -> None: ...
 
-    def was_read(self, key: Key, end: int) -> None: ...
+    def was_read(self, key: Key, end: int, step: int = NO_STEP) -> None: ...
 
     def may_lose(self, key: Key) -> bool: ...
 
@@ -162,6 +165,16 @@ class Client:
         self, address: tuple[str, int], request: Any, response: type[Any], version: int
     ) -> Any:
         """Send a request and return the response.
+
+        Raises:
+            Retry: The connection failed, or the response is late.
+        """
+        return (await self.timed_call(address, request, response, version))[0]
+
+    async def timed_call(
+        self, address: tuple[str, int], request: Any, response: type[Any], version: int
+    ) -> tuple[Any, int]:
+        """Send a request. Return the response, and the step in which the broker sent it.
 
         Raises:
             Retry: The connection failed, or the response is late.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.observer import Observer
 
 PartitionKey = tuple[bytes, int]
-IMAGES_KEPT = 200
+IMAGES_KEPT = 2_000
 """Images of so many metadata offsets are compared. A broker that lags further is not checked."""
 OWN_PATHS = ("/brokers/topics/", "/config/", "/odradek/", znodes.PRODUCER_ID_BLOCK, "/admin/")
 """Nodes that only a controller writes, together with the position of the metadata."""
@@ -122,8 +122,10 @@ class ClusterModel:
     ) -> None:
         name, _, rest = operation.path[len(znodes.TOPICS) + 1 :].partition("/")
         if isinstance(operation, Delete):
-            if not rest:
-                self.topics.pop(name, None)
+            if not rest and (topic := self.topics.pop(name, None)) is not None:
+                for number in range(len(topic.replicas)):
+                    if (model := self.partitions.get((topic.topic_id, number))) is not None:
+                        model.is_deleted = True
             return
         assert isinstance(operation, (Create, Set))
         if not rest:
@@ -186,6 +188,7 @@ class ClusterModel:
         _, process = self._processes.get(found.epoch, (broker, -1))
         if self.registered.get(broker) != process:
             self.registered[broker] = process
+            self.observers[broker].registered()
             for key, model in self.partitions.items():
                 if model.state is not None and broker in model.state.members:
                     touched[key] = None
@@ -193,7 +196,7 @@ class ClusterModel:
     # -- rules that concern several brokers --------------------------------------------------------
 
     def check(self, key: PartitionKey) -> None:
-        """Check the members of ISR and ELR, and the leader's maximal ISR."""
+        """Check the committed ISR, the members of ISR and ELR, and the leader's maximal ISR."""
         model = self.partitions[key]
         state = model.state
         if state is None or model.is_deleted:
@@ -205,6 +208,13 @@ class ClusterModel:
                 replica = observer.replica(key)
                 if replica is not None and replica.seen is not None:
                     logs[member] = replica.seen.log_end, replica.chain
+        reached = {
+            member: 0 if observer is None else observer.reached(key)
+            for member in state.isr
+            for observer in (self.observers.get(member),)
+        }
+        for problem in model.check_isr(reached):
+            self._report(f"{model.name}: {problem}")
         for problem in model.check_members(logs):
             self._report(f"{model.name}: {problem}")
         leader = self.observers.get(state.leader)

@@ -107,7 +107,7 @@ class SimulatedConsumer(Client):
         position = self.positions[key]
         await self._validate(key, position, address, epoch)
         request = self._request(key, position, epoch, wait_ms)
-        response = await self.call(address, request, FetchResponse, self.version)
+        response, step = await self.timed_call(address, request, FetchResponse, self.version)
         if response.error_code:
             raise Retry(ErrorCode(response.error_code).name)
         (topic,) = response.responses
@@ -119,7 +119,7 @@ class SimulatedConsumer(Client):
             self.world.violation(f"{self.name}: a fetch failed with {error.name}")
             raise Retry(error.name)
         self._take(key, position, part)
-        self.world.was_read(key, position.offset)
+        self.world.was_read(key, position.offset, step)
         return part.last_stable_offset if self.committed else part.high_watermark
 
     async def _validate(

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from odradek.records.batch import BatchHeader
 
 WINDOW_BATCHES = 5
+NO_STEP = -1
 """Batches that a broker remembers of each producer."""
 
 
@@ -68,6 +69,11 @@ class Chain:
             return self.hashes[at]
         return None
 
+    def headers_between(self, start: int, end: int) -> list[BatchHeader]:
+        """Return the headers, with their checksums, of the batches from `start` to `end`."""
+        at = bisect_right(self.ends, start)
+        return self.headers[at : bisect_right(self.ends, end)]
+
     def truncate(self, end: int) -> None:
         """Forget the batches that end above `end`."""
         at = bisect_right(self.ends, end)
@@ -79,6 +85,9 @@ class Chain:
         self.headers += other.headers[at:end]
         self.ends += other.ends[at:end]
         self.hashes += other.hashes[at:end]
+
+    def copy(self) -> Chain:
+        return self.continues(self.end)
 
     def continues(self, start: int) -> Chain:
         """Return a chain with the batches below `start`, to which a log from `start` is added."""
@@ -102,6 +111,10 @@ class ReplicaModel:
         ended: How the process ended since the last observation: stop, kill or power.
         compacted: Batches change below the high watermark, so there is no chain.
         truncations: The log's own count of truncations.
+        reached: The largest log end since the last truncation, or since the last start that a
+            controller knows.
+        removed: The batches before a truncation that a kill has interrupted. A power cut may bring
+            them back until the log is flushed above `removed_from`.
     """
 
     name: str
@@ -113,6 +126,9 @@ class ReplicaModel:
     ended: str = ""
     compacted: bool = False
     truncations: int = 0
+    reached: int = 0
+    removed: Chain | None = None
+    removed_from: int = 0
 
 
 def check_bounds(now: Observation) -> Iterator[str]:
@@ -162,13 +178,20 @@ def check_recovery(
     risen = now.log_start > model.log_start_max and not model.deletes
     if risen and (bases[0] < now.log_start or model.floor > model.log_start_max):
         yield f"log start {now.log_start} after {how}, but it never was above {model.log_start_max}"
-    common = min(model.chain.end, recovered.end)
-    old, new = model.chain.hash_at(common), recovered.hash_at(common)
-    if common and old != new:
-        yield f"other bytes below {common} after {how}"
+    if not _agree(model.chain, recovered, bases[0]) and not (
+        how == "power" and model.removed and _agree(model.removed, recovered, bases[0])
+    ):
+        yield f"other bytes below {min(model.chain.end, recovered.end)} after {how}"
     end = max(recovered.end, bases[-1])  # an empty segment may start above all batches
     if end != now.log_end and not model.compacted:
         yield f"the segments end at {end}, the log at {now.log_end}"
+
+
+def _agree(first: Chain, second: Chain, start: int) -> bool:
+    """Return whether two chains have the same batches from `start` on, up to the shorter end."""
+    end = min(first.end, second.end)
+    one, other = (chain.headers_between(start, end) for chain in (first, second))
+    return one == other
 
 
 def check_epochs(
@@ -217,9 +240,15 @@ def replay_producers(chain: Chain, first_offset: int) -> dict[int, Producer]:
 
 
 def check_producers(
-    replayed: Mapping[int, Producer], actual: Mapping[int, Producer]
+    replayed: Mapping[int, Producer], actual: Mapping[int, Producer], first_offset: int
 ) -> Iterator[str]:
-    """The broker's producers equal a replay of the log. It may know more of earlier batches."""
+    """The broker's producers equal a replay of the log from `first_offset` on.
+
+    The broker may know more of earlier batches, and earlier producers.
+    """
+    for producer_id, known in actual.items():
+        if producer_id not in replayed and any(each[2] >= first_offset for each in known.batches):
+            yield f"producer {producer_id} has {known}, and no batch in the log"
     for producer_id, expected in replayed.items():
         found = actual.get(producer_id)
         if found is None:
@@ -260,6 +289,9 @@ class PartitionModel:
         epoch: The largest leader epoch of any replica.
         state: The controller's state. None in a single broker.
         high_watermark: The true high watermark.
+        rises: The steps of the simulation in which it changed, and its new values.
+        led: Broker, process and leader epoch of the last observed leader, and the largest high
+            watermark that this leader has had.
         committed: The batches below the true high watermark.
         unclean_epoch: The leader epoch of the last unclean election, or -1.
         awaits_leader: The leader of an unclean election was not observed yet.
@@ -273,6 +305,8 @@ class PartitionModel:
     name: str = ""
     state: PartitionState | None = None
     high_watermark: int = 0
+    rises: list[tuple[int, int]] = field(default_factory=list)
+    led: tuple[int, int, int, int] = (-1, -1, -1, 0)
     committed: Chain = field(default_factory=Chain)
     unclean_epoch: int = -1
     awaits_leader: bool = False
@@ -281,9 +315,20 @@ class PartitionModel:
     is_deleted: bool = False
 
     def observe(self, broker: int, now: Observation) -> Iterator[str]:
-        """One leader in each epoch."""
+        """One leader in each epoch, whose high watermark never decreases in that epoch."""
         if not now.is_leader:
             return
+        *term, highest = self.led
+        if term == [broker, now.incarnation, now.leader_epoch]:
+            if now.high_watermark < highest:
+                yield (
+                    f"high watermark of leader {broker} fell from {highest} to "
+                    f"{now.high_watermark} in epoch {now.leader_epoch}"
+                )
+        else:
+            highest = 0
+        highest = max(highest, now.high_watermark)
+        self.led = (broker, now.incarnation, now.leader_epoch, highest)
         leader = self.leaders.setdefault(now.leader_epoch, broker)
         if leader != broker:
             yield f"brokers {leader} and {broker} lead in epoch {now.leader_epoch}"
@@ -318,8 +363,22 @@ class PartitionModel:
 
     # -- records -----------------------------------------------------------------------------------
 
+    def committed_at(self, step: int) -> int:
+        """Return the true high watermark at the end of a step, or the present one for `NO_STEP`."""
+        if step == NO_STEP:
+            return self.high_watermark
+        at = bisect_right(self.rises, step, key=lambda rise: rise[0])
+        return self.rises[at - 1][1] if at else 0
+
     def follow(
-        self, broker: int, now: Observation, chain: Chain, *, elected: bool, led: bool = False
+        self,
+        broker: int,
+        now: Observation,
+        chain: Chain,
+        *,
+        elected: bool,
+        led: bool = False,
+        step: int = 0,
     ) -> Iterator[str]:
         """Compare the records of a replica with the committed ones, which a leader may extend.
 
@@ -327,6 +386,7 @@ class PartitionModel:
             elected: This is the first observation of the broker as the leader of this epoch.
             led: The broker was the leader in the observation before. It may have committed records
                 in the step in which it was deposed.
+            step: The number of the step.
         """
         if now.leader_epoch < self.unclean_epoch:
             return
@@ -335,6 +395,7 @@ class PartitionModel:
                 return
             self.awaits_leader = False
             self.high_watermark = now.high_watermark
+            self.rises.append((step, self.high_watermark))
             self.committed = chain.continues(now.high_watermark)
         if elected and now.log_end < self.high_watermark:
             yield (
@@ -346,6 +407,7 @@ class PartitionModel:
             yield from self._compare(broker, chain, self.high_watermark if elected else low)
         if (now.is_leader or led) and now.high_watermark > self.high_watermark:
             self.high_watermark = now.high_watermark
+            self.rises.append((step, self.high_watermark))
             self.committed.bridge(chain, now.high_watermark)
 
     def _compare(self, broker: int, chain: Chain, end: int) -> Iterator[str]:
@@ -362,6 +424,20 @@ class PartitionModel:
             if (mine.base_offset, mine.crc) != (theirs.base_offset, theirs.crc):
                 return f"{mine.base_offset} (epoch {mine.partition_leader_epoch})"
         return f"{min(self.committed.end, chain.end)} (one log ends there)"
+
+    def check_isr(self, reached: Mapping[int, int]) -> Iterator[str]:
+        """Records are committed only when each member of the committed ISR has had them.
+
+        `reached` has the largest log end of each member, also of members that do not run.
+        """
+        if self.awaits_leader:
+            return
+        for member, end in reached.items():
+            if end < self.high_watermark:
+                yield (
+                    f"records below {self.high_watermark} are committed, but member {member} of "
+                    f"the ISR has reached {end} only ({self.state})"
+                )
 
     def check_members(self, logs: Mapping[int, tuple[int, Chain]]) -> Iterator[str]:
         """Each member of ISR and ELR has all records below the true high watermark.

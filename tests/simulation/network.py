@@ -44,6 +44,29 @@ MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _FIRST_PORT = 40_000
 
 
+class SendTimes:
+    """The steps of the simulation in which the bytes of one direction were sent."""
+
+    def __init__(self) -> None:
+        self._total = 0
+        self._sent: deque[tuple[int, int]] = deque()
+
+    def sent(self, count: int, step: int) -> None:
+        """Note that further bytes were sent."""
+        self._total += count
+        self._sent.append((self._total, step))
+
+    def step_of(self, end: int) -> int:
+        """Return the step in which the byte before the position `end` was sent.
+
+        Positions of later calls are not below it.
+        """
+        sent = self._sent
+        while sent[0][0] < end:
+            sent.popleft()
+        return sent[0][1]
+
+
 class Stream:
     """The bytes of one direction of a connection: sent, and not delivered yet."""
 
@@ -57,6 +80,7 @@ class Stream:
         "capacity",
         "event",
         "size",
+        "times",
     )
 
     def __init__(self, network: SimulatedNetwork, sender: End, receiver: End) -> None:
@@ -68,6 +92,7 @@ class Stream:
         self.capacity = network.rng.randrange(STREAM_BYTES_MIN, STREAM_BYTES_MAX)
         self.event: Event | None = None
         self._request_head = bytearray()
+        self.times: SendTimes | None = None
         self._request_left = 0
 
     @property
@@ -117,6 +142,8 @@ class Stream:
     def _append(self, chunk: bytes | tuple[Inode, int, bytes], count: int) -> None:
         self._chunks.append(chunk)
         self.size += count
+        if self.times is not None:
+            self.times.sent(count, self._network.scheduler.steps)
         self.schedule()
 
     def schedule(self) -> None:
@@ -320,6 +347,10 @@ class SimulatedTransport(asyncio.Transport):
     # -- interface of asyncio ----------------------------------------------------------------------
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "send times of the peer":
+            stream = self._end.peer.out
+            stream.times = stream.times or SendTimes()
+            return stream.times
         if name == "sockname":
             return self._end.address
         if name == "peername":

@@ -45,6 +45,8 @@ _state_of = attrgetter(
     "log.truncations",
 )
 """The values of a partition that rules are about. They are compared after each step of a broker."""
+_isr_of = attrgetter("partition_epoch", "pending")
+"""The same for the ISR of a leader: committed and proposed."""
 
 
 @dataclass(slots=True)
@@ -84,6 +86,8 @@ class Observer:
         self._image: Any = None
         self._watched: list[Any] = []
         self._states: list[Any] = []
+        self._led: list[tuple[PartitionKey, Any]] = []
+        self._isrs: list[Any] = []
         self._steps = 0
 
     # -- called by the simulation ------------------------------------------------------------------
@@ -105,6 +109,10 @@ class Observer:
         states = [*map(_state_of, partitions)]
         if states != self._states or partitions != self._watched:
             self._changed(partitions, states, process.number)
+        if self._cluster is not None:
+            isrs = [_isr_of(state) for _, state in self._led]
+            if isrs != self._isrs:
+                self._isrs_changed(isrs)
         self._steps += 1
         if self._steps % REPLAY_STEPS == 0:
             self.replay()
@@ -116,6 +124,22 @@ class Observer:
         for partition, state in zip(partitions, states, strict=True):
             if before.get(partition) != state:
                 self._observe(partition, incarnation)
+        self._led = [
+            (key_of(partition), partition.replication.state)
+            for partition in partitions
+            if partition.replication is not None
+        ]
+        self._isrs = [_isr_of(state) for _, state in self._led]
+
+    def _isrs_changed(self, isrs: list[Any]) -> None:
+        """Check the partitions whose ISR has changed in the step, and nothing else."""
+        assert self._cluster is not None
+        changed = [at for at, isr in enumerate(isrs) if isr != self._isrs[at]]
+        self._isrs = isrs
+        for at in changed:
+            key = self._led[at][0]
+            if key in self._partitions:
+                self._cluster.check(key)
 
     def ended(self, how: str) -> None:
         """The process of the machine has ended."""
@@ -124,6 +148,7 @@ class Observer:
                 # A failed start changes files as a process does that is killed.
                 model.ended = "kill" if how == "failed" else how
         self._watched, self._states, self._image = [], [], None
+        self._led, self._isrs = [], []
         self._cursors.clear()
 
     def promised(self, key: PartitionKey, end: int) -> None:
@@ -139,13 +164,21 @@ class Observer:
             return None
         return model if model.seen.incarnation == process.number else None
 
+    def registered(self) -> None:
+        """The controller knows the running process. Records of earlier processes do not count."""
+        for model in self.models.values():
+            if model.seen is not None:
+                model.reached = model.seen.log_end
+
+    def reached(self, key: PartitionKey) -> int:
+        """Return the largest log end of a replica, which may not run (`ReplicaModel.reached`)."""
+        model = self.models.get(key)
+        return 0 if model is None else model.reached
+
     def maximal_isr(self, key: PartitionKey, leader_epoch: int) -> Collection[int] | None:
         """Return the maximal ISR of a partition that the broker leads in this epoch, or None."""
         for partition in self.machine.partitions():
-            if (
-                partition.leader_epoch == leader_epoch
-                and (bytes(partition.topic_id), partition.topic_partition.partition) == key
-            ):
+            if partition.leader_epoch == leader_epoch and key_of(partition) == key:
                 return maximal_isr_of(partition)
         return None
 
@@ -155,7 +188,7 @@ class Observer:
         if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
             return
         log = partition.log
-        key = (bytes(partition.topic_id), partition.topic_partition.partition)
+        key = key_of(partition)
         if log.is_truncating:
             self._truncating(key, log)
             return
@@ -192,9 +225,17 @@ class Observer:
                 and before.leader_epoch >= shared.unclean_epoch
             )
             problems += shared.follow(
-                self.machine.node_id, now, model.chain, elected=elected, led=led
+                self.machine.node_id,
+                now,
+                model.chain,
+                elected=elected,
+                led=led,
+                step=self.machine.scheduler.steps,
             )
         model.seen = now
+        model.reached = max(model.reached, now.log_end)
+        if model.removed is not None and now.flushed > model.removed_from:
+            model.removed = None
         model.floor = max(model.floor, now.flushed)
         model.log_start_max = max(model.log_start_max, now.log_start)
         model.deletes = log.config.retention_ms >= 0 or log.config.retention_bytes >= 0
@@ -208,8 +249,12 @@ class Observer:
         model = self.models.get(key)
         if model is not None and model.seen is not None:
             end = min(model.seen.log_end, log._cut.offset)
+            if model.removed is None:
+                model.removed, model.removed_from = model.chain.copy(), end
             model.seen = model.seen._replace(log_end=end)
-            model.floor = min(model.floor, end)
+            model.floor, model.reached = min(model.floor, end), min(model.reached, end)
+            if self._cluster is not None:
+                self._cluster.check(key)
 
     def _continued(
         self, key: PartitionKey, model: ReplicaModel, log: Any, now: Observation
@@ -221,6 +266,7 @@ class Observer:
             self._extend(key, model.chain, log)
             return [*check_step(before, now)]
         model.truncations = log.truncations
+        model.reached, model.removed = now.log_end, None
         self.truncations += 1
         kept, model.chain = model.chain, self._chain_of(key, model, log)
         model.floor = min(model.floor, now.log_end)
@@ -255,6 +301,8 @@ class Observer:
             if now.log_end < model.seen.log_end:
                 self.cuts += 1
         model.truncations = log.truncations
+        if model.ended != "power":
+            model.reached = now.log_end
         model.ended = ""
         model.chain = chain
         model.floor = min(model.floor, now.log_end)
@@ -304,7 +352,7 @@ class Observer:
         if process is None or not process.serves:
             return
         for partition in list(process.broker.services.replica_manager._partitions.values()):
-            key = (bytes(partition.topic_id), partition.topic_partition.partition)
+            key = key_of(partition)
             model = self.models.get(key)
             log = partition.log
             if model is None or model.seen is None or log.log_dir.offline or log.closed:
@@ -328,7 +376,8 @@ class Observer:
             )
             for producer_id, entry in log.producers.producers.items()
         }
-        yield from check_producers(replay_producers(chain, _first_base(log)), actual)
+        first = _first_base(log)
+        yield from check_producers(replay_producers(chain, first), actual, first)
         yield from self._durable(model, log)
 
     def _durable(self, model: ReplicaModel, log: Any) -> Iterator[str]:
@@ -355,10 +404,14 @@ class Observer:
         return True
 
 
+def key_of(partition: Any) -> PartitionKey:
+    return bytes(partition.topic_id), partition.topic_partition.partition
+
+
 def maximal_isr_of(partition: Any) -> Collection[int] | None:
     """Return the maximal ISR of a partition, or None if the broker does not lead it."""
-    replication = getattr(partition, "replication", None)
-    if partition.error is not ErrorCode.NONE or replication is None:
+    replication = partition.replication
+    if replication is None:
         return None
     maximal: Collection[int] = replication.state.maximal_isr
     return maximal

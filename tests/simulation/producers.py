@@ -143,7 +143,7 @@ class SimulatedProducer(Client):
         address, _ = await self.leader(key.topic, key.partition)
         calls = [
             self.loop.create_task(
-                self.call(address, self._request(batch), ProduceResponse, self.version)
+                self.timed_call(address, self._request(batch), ProduceResponse, self.version)
             )
             for batch in batches
         ]
@@ -155,16 +155,16 @@ class SimulatedProducer(Client):
                 failed = failed or outcome
             elif isinstance(outcome, BaseException):
                 raise outcome
-            elif outcome is None:
+            elif outcome[0] is None:
                 batch.done = True  # acks=0: the result is not known
                 self.world.count("batches without acknowledgement")
             else:
-                failed = self._take(batch, outcome, failed)
+                failed = self._take(batch, *outcome, failed)
         if failed is not None:
             raise failed
 
     def _take(
-        self, batch: Batch, response: ProduceResponse, failed: Exception | None
+        self, batch: Batch, response: ProduceResponse, step: int, failed: Exception | None
     ) -> Exception | None:
         """Take the response to one batch. Return the first failure of the batches so far."""
         (topic,) = response.responses
@@ -175,7 +175,7 @@ class SimulatedProducer(Client):
         except Retry as retry:
             return failed or retry
         if error is ErrorCode.NONE:
-            self._acknowledged(batch, part.base_offset)
+            self._acknowledged(batch, part.base_offset, step)
             return failed
         if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             for send in batch.sends:
@@ -196,7 +196,7 @@ class SimulatedProducer(Client):
         self.world.violation(f"{self.name}: a produce request failed with {error.name}")
         raise GaveUp(error.name)
 
-    def _acknowledged(self, batch: Batch, base_offset: int) -> None:
+    def _acknowledged(self, batch: Batch, base_offset: int, step: int) -> None:
         """Note the offsets. With acks=1 a change of the leader may lose the records."""
         key = batch.key
         if self.acks == ALL or key.replicas == 1:
@@ -205,7 +205,8 @@ class SimulatedProducer(Client):
         batch.done = True
         if batch.tries > 1:
             self.world.count("batches sent again")
-        self.world.acknowledged(key, base_offset, base_offset + len(batch.sends) - 1, self.acks)
+        last = base_offset + len(batch.sends) - 1
+        self.world.acknowledged(key, base_offset, last, self.acks, step)
 
     def _request(self, batch: Batch) -> ProduceRequest:
         key = batch.key

@@ -27,7 +27,7 @@ from tests.simulation.consumers import SimulatedConsumer
 from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.graveyard import Graveyard
-from tests.simulation.invariants import PartitionModel
+from tests.simulation.invariants import NO_STEP, PartitionModel
 from tests.simulation.machine import PORT, Machine
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import SimulatedNetwork
@@ -260,29 +260,33 @@ class Simulation:
     def history_event(self, event: dict[str, Any]) -> None:
         self.history.append(history_line(event, self.scheduler.now_us))
 
-    def acknowledged(self, key: Key, first: int, last: int, acks: int) -> None:
+    def acknowledged(self, key: Key, first: int, last: int, acks: int, step: int = NO_STEP) -> None:
+        """A broker has acknowledged records, in a response that it sent in `step`."""
         self.count("batches acknowledged")
         if self.is_cluster:
             if acks == -1:
                 self.count("batches acknowledged by all")
-                self._check_committed(key, last + 1, "was acknowledged")
+                self._check_committed(key, last + 1, "was acknowledged", step)
         elif key.durable:
             self._promised(key, last + 1)
 
-    def was_read(self, key: Key, end: int) -> None:
+    def was_read(self, key: Key, end: int, step: int = NO_STEP) -> None:
+        """Records below `end` were read, in a response that the broker sent in `step`."""
         if self.is_cluster:
-            self._check_committed(key, end, "was read")
+            self._check_committed(key, end, "was read", step)
         elif key.durable:
             self._promised(key, end)
 
-    def _check_committed(self, key: Key, end: int, what: str) -> None:
+    def _check_committed(self, key: Key, end: int, what: str, step: int) -> None:
+        """Check that records were committed when the broker sent its response."""
         model = self.model_of(key)
         if model is None or model.unclean_elections:
             return
-        if end > model.high_watermark:
+        committed = model.committed_at(step)
+        if end > committed:
             self.violation(
                 f"{model.name}: offset {end - 1} {what}, but only records below "
-                f"{model.high_watermark} are committed"
+                f"{committed} were committed when the broker sent the response"
             )
         if self._flushes(key) and model.state is not None:
             for member in model.state.isr:

@@ -2,6 +2,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
@@ -9,9 +13,11 @@ from odradek.metadata.image import BrokerRegistration, MetadataImage, PartitionI
 from odradek.metadata.store.interface import Create, Operation, Set
 from odradek.metadata.store.memory import MemoryStore
 from tests.helpers.virtual_loop import VirtualLoop
-from tests.simulation.cluster_model import ClusterModel, contents
+from tests.simulation.cluster_model import ClusterModel, PartitionKey, contents
 from tests.simulation.ensemble import SimulatedEnsemble
+from tests.simulation.invariants import PartitionModel, PartitionState, ReplicaModel
 from tests.simulation.scheduler import SECOND, Scheduler
+from tests.simulation.test_invariants import SEEN, chain
 
 TOPIC = TopicImage(
     "topic",
@@ -101,3 +107,69 @@ def test_a_silent_session_expires_in_virtual_time() -> None:
     assert ensemble.expirations == 1
     assert not ensemble.is_alive(store.session_id)
     loop.close()
+
+
+KEY = (bytes(TOPIC.topic_id), 0)
+LOG = chain((0, 2, 0), (2, 2, 0))
+
+
+class Replica:
+    """The observer of a broker that has one replica."""
+
+    def __init__(self, broker: int, end: int = 4, maximal: tuple[int, ...] | None = None) -> None:
+        process = SimpleNamespace(number=1)
+        self.machine: Any = SimpleNamespace(process=process, node_id=broker)
+        self.end = end
+        self.maximal = maximal
+
+    def replica(self, key: PartitionKey) -> ReplicaModel | None:
+        seen = SEEN._replace(log_end=self.end, high_watermark=self.end)
+        log = LOG.copy()
+        log.truncate(self.end)
+        return ReplicaModel("replica", seen, log)
+
+    def reached(self, key: PartitionKey) -> int:
+        return self.end
+
+    def maximal_isr(self, key: PartitionKey, leader_epoch: int) -> tuple[int, ...] | None:
+        return self.maximal
+
+
+@pytest.mark.parametrize(
+    ("brokers", "registered", "text"),
+    [
+        ((Replica(1), Replica(2), Replica(3)), (1, 2, 3), ""),
+        ((Replica(1), Replica(2, 2), Replica(3)), (1, 2, 3), "member 2 of the ISR has reached 2"),
+        ((Replica(1), Replica(2, 2), Replica(3)), (1, 3), "member 2 of the ISR has reached 2"),
+        ((Replica(1), Replica(2), Replica(3, 2)), (1, 2, 3), "the log of member 3 ends at 2"),
+        ((Replica(1), Replica(2), Replica(3, 2)), (1, 2), ""),
+        ((Replica(1, maximal=(1, 2)), Replica(2), Replica(3)), (1, 2, 3), ""),
+        ((Replica(1, maximal=(1,)), Replica(2), Replica(3)), (1, 2, 3), "not in the maximal ISR"),
+        ((Replica(1, maximal=(1,)), Replica(2), Replica(3)), (2, 3), ""),
+    ],
+)
+def test_a_change_of_a_partition_checks_leader_isr_and_elr(
+    brokers: tuple[Replica, ...], registered: tuple[int, ...], text: str
+) -> None:
+    """Brokers 1 (the leader) and 2 are the ISR, 3 is the ELR. Records below 4 are committed."""
+    world = World()
+    model = PartitionModel(high_watermark=4, committed=LOG)
+    model.state = PartitionState((1, 2, 3), 1, 0, 0, (1, 2), (3,))
+    world.model.partitions[KEY] = model
+    world.model.observers = {each.machine.node_id: each for each in brokers}  # type: ignore[misc]
+    world.model.registered = dict.fromkeys(registered, 1)
+    world.model.check(KEY)
+    assert (text in "".join(world.violations)) if text else not world.violations
+    world.violations.clear()
+    model.is_deleted = True
+    world.model.check(KEY)
+    assert not world.violations
+
+
+def test_a_deleted_topic_is_not_checked() -> None:
+    world = World()
+    world.change(1, *znodes.create_topic_operations(TOPIC, 1))
+    model = world.model.partitions[KEY]
+    assert not model.is_deleted
+    world.change(2, *znodes.delete_topic_operations(TOPIC))
+    assert model.is_deleted

@@ -6,6 +6,7 @@ from typing import Any
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch
 from tests.simulation.invariants import (
+    NO_STEP,
     Chain,
     Observation,
     PartitionModel,
@@ -95,6 +96,35 @@ def test_a_recovery_changes_no_byte_that_it_keeps() -> None:
     assert [*check_recovery(model(ended="power"), again._replace(leader_epoch=2), LOG, [0])]
 
 
+def test_batches_that_were_never_on_the_disk_are_not_compared() -> None:
+    """An empty log at 4 has taken its chain below from other replicas, before and after."""
+    empty = SEEN._replace(log_start=4, log_end=4, flushed=4)
+    before = model(seen=empty, chain=LOG.continues(4), ended="stop", log_start_max=4)
+    other = chain((0, 4, 7))
+    again = empty._replace(incarnation=2, leader_epoch=4)
+    assert not [*check_recovery(before, again, other, [4])]
+    assert [*check_recovery(before, again, other, [0])]
+
+
+def test_only_a_power_cut_brings_back_what_an_interrupted_truncation_removed() -> None:
+    removed = chain((0, 2, 1), (2, 2, 1), (4, 3, 1), value=b"r")
+    kept = chain((0, 2, 1), (2, 2, 1), value=b"r")
+    appended = kept.copy()
+    for header, end in zip(LOG.headers[2:], LOG.ends[2:], strict=True):
+        appended.headers.append(header)
+        appended.ends.append(end)
+        appended.hashes.append(b"h")
+    before = model(chain=appended, removed=removed, removed_from=4)
+    again = SEEN._replace(incarnation=2, leader_epoch=4, log_end=7)
+    assert not [*check_recovery(replace(before, ended="power"), again, removed, [0])]
+    assert [*check_recovery(replace(before, ended="kill"), again, removed, [0])]
+    flushed = replace(before, removed=None, ended="power")
+    assert [*check_recovery(flushed, again, removed, [0])]
+    mixed = removed.copy()
+    mixed.headers[1] = chain((2, 2, 9)).headers[0]
+    assert [*check_recovery(replace(before, ended="power"), again, mixed, [0])]
+
+
 def test_an_empty_log_may_start_above_all_batches() -> None:
     empty = SEEN._replace(incarnation=2, leader_epoch=4, log_start=8, high_watermark=8, log_end=8)
     cut = chain((0, 2, 1))
@@ -149,11 +179,14 @@ def test_producers_equal_a_replay_of_the_log() -> None:
     replayed = replay_producers(log, 0)
     window = tuple((number, number, number) for number in range(2, 7))
     assert replayed == {9: Producer(0, window)}
-    assert not [*check_producers(replayed, replayed)]
-    assert not [*check_producers(replay_producers(log, 4), replayed)], "it may know more"
-    assert [*check_producers(replayed, {})]
-    assert [*check_producers(replayed, {9: Producer(0, window[1:])})]
-    assert [*check_producers(replayed, {9: Producer(1, window)})]
+    assert not [*check_producers(replayed, replayed, 0)]
+    assert not [*check_producers(replay_producers(log, 4), replayed, 4)], "it may know more"
+    assert [*check_producers(replayed, {}, 0)]
+    assert [*check_producers(replayed, {9: Producer(0, window[1:])}, 0)]
+    assert [*check_producers(replayed, {9: Producer(1, window)}, 0)]
+    removed = {**replayed, 8: Producer(0, ((0, 0, 3),))}
+    assert [*check_producers(replayed, removed, 3)], "its batch was truncated"
+    assert not [*check_producers(replayed, removed, 4)], "its batch was deleted"
 
 
 def test_an_epoch_has_one_leader() -> None:
@@ -162,6 +195,14 @@ def test_an_epoch_has_one_leader() -> None:
     assert not [*partition.observe(2, SEEN._replace(is_leader=False))]
     assert not [*partition.observe(2, SEEN._replace(leader_epoch=4))]
     assert [*partition.observe(2, SEEN)]
+
+
+def test_the_high_watermark_of_a_leader_never_decreases_across_a_lost_lease() -> None:
+    partition = PartitionModel()
+    assert not [*partition.observe(1, SEEN)]
+    assert not [*partition.observe(1, SEEN._replace(is_leader=False, high_watermark=2))]
+    assert [*partition.observe(1, SEEN._replace(high_watermark=3))]
+    assert not [*partition.observe(1, SEEN._replace(high_watermark=3, leader_epoch=4))]
 
 
 STATE = PartitionState(
@@ -215,6 +256,25 @@ def test_logs_are_equal_below_the_high_watermark() -> None:
     assert not [*committed().follow(2, follower, LOG, elected=False)]
     assert [*committed().follow(2, follower, OTHER, elected=False)]
     assert not [*committed().follow(2, follower._replace(high_watermark=0), OTHER, elected=False)]
+
+
+def test_records_are_committed_when_each_member_of_the_isr_has_had_them() -> None:
+    partition = committed()
+    assert not [*partition.check_isr({1: 6, 2: 4})]
+    assert [*partition.check_isr({1: 6, 2: 3})]
+    assert [*partition.check_isr({1: 6, 2: 0})], "it has no replica"
+    unclean = STATE._replace(partition_epoch=6, leader_epoch=4, isr=(1,), elr=(), recovering=True)
+    assert not [*partition.changed(unclean)]
+    assert not [*partition.check_isr({1: 2})]
+
+
+def test_the_high_watermark_of_an_earlier_step_is_known() -> None:
+    partition = PartitionModel()
+    for step, high_watermark in ((10, 2), (20, 4)):
+        now = SEEN._replace(high_watermark=high_watermark)
+        assert not [*partition.follow(1, now, LOG, elected=False, step=step)]
+    found = [partition.committed_at(step) for step in (9, 10, 19, 20, 99, NO_STEP)]
+    assert found == [0, 2, 2, 4, 4, 4]
 
 
 def test_members_of_isr_and_elr_have_all_committed_records() -> None:

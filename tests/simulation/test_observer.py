@@ -1,0 +1,192 @@
+"""Violations that are planted into the objects and files of running brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from odradek.errors import ErrorCode
+from odradek.replication.leader_replication import LeaderReplication
+from tests.simulation.planting import Patches
+from tests.simulation.scheduler import SECOND
+from tests.simulation.simulation import Simulation
+
+SEED = 1
+TOPIC = "triple"
+
+
+class World:
+    """Three brokers with clients and without faults, some seconds after the start."""
+
+    def __init__(self) -> None:
+        self.simulation = simulation = Simulation(SEED, 3, swarm=False)
+        for machine in simulation.machines:
+            simulation._start(machine)
+        loop = simulation.client_loop
+        assert simulation._until_done([loop.create_task(simulation.admin.create_topics())], 30)
+        self.tasks = [loop.create_task(client.run()) for client in simulation.clients]
+        self.wait(8)
+        assert not simulation.violations
+        self.topic = simulation.cluster.topics[TOPIC]
+        self.key = (self.topic.topic_id, 0)
+        state = simulation.models[self.key].state
+        assert state is not None
+        self.leader, self.followers = state.leader, [*{*state.isr} - {state.leader}]
+        assert len(self.followers) == 2
+
+    def wait(self, seconds: float) -> None:
+        self.simulation._until_us(self.simulation.scheduler.now_us + int(seconds * SECOND))
+
+    def observer(self, broker: int) -> Any:
+        return self.simulation.observers[broker]
+
+    def partition(self, broker: int) -> Any:
+        machine = self.simulation.machines[broker - 1]
+        return next(
+            each
+            for each in machine.partitions()
+            if each.topic_partition.topic == TOPIC and each.topic_partition.partition == 0
+        )
+
+    @property
+    def first_violation(self) -> str:
+        violations = self.simulation.violations
+        return violations[0] if violations else ""
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A world for one test. The seed is printed with a failure."""
+    print(f"seed {SEED}")
+    found = World()
+    yield found
+    found.simulation.close()
+
+
+def _forget_producers(log: Any) -> None:
+    log.producers.producers.clear()
+
+
+def _forget_epochs(log: Any) -> None:
+    log.epochs.truncate_from_end(0)
+
+
+def _lose_flushed_data(log: Any) -> None:
+    log.flusher.recovery_point = log.log_end_offset
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_forget_producers, "is not known"),
+        (_forget_epochs, "is not in the cache"),
+        (_lose_flushed_data, "are not on the disk"),
+    ],
+)
+def test_a_replay_finds_other_state(world: World, change: Callable[[Any], None], text: str) -> None:
+    observer = world.observer(world.leader)
+    observer.replay()
+    assert observer.replays and not world.first_violation
+    change(world.partition(world.leader).log)
+    observer.step()
+    observer.replay()
+    assert text in "".join(world.simulation.violations)
+
+
+def _lower_high_watermark(partition: Any) -> None:
+    partition.log.high_watermark -= 1
+
+
+def _cut_the_log(partition: Any) -> None:
+    partition.log.log_end_offset = partition.log.high_watermark = 0
+
+
+def _commit_too_much(partition: Any) -> None:
+    partition.log.log_end_offset += 3
+    partition.log.high_watermark = partition.log.log_end_offset
+
+
+def _lower_epoch(partition: Any) -> None:
+    partition.leader_epoch -= 1
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_lower_high_watermark, "high watermark of a leader fell"),
+        (_cut_the_log, "a leader truncated its log"),
+        (_commit_too_much, "of the ISR has reached"),
+        (_lower_epoch, "leader epoch fell"),
+    ],
+)
+def test_a_step_finds_a_wrong_leader(
+    world: World, change: Callable[[Any], None], text: str
+) -> None:
+    change(world.partition(world.leader))
+    world.observer(world.leader).step()
+    assert text in "".join(world.simulation.violations)
+
+
+def test_a_step_finds_a_member_without_committed_records(world: World) -> None:
+    log = world.partition(world.followers[0]).log
+    log.truncations += 1
+    log.log_end_offset = log.high_watermark = log.flusher.recovery_point = 0
+    world.observer(world.followers[0]).step()
+    assert "records below" in world.first_violation
+
+
+def test_a_step_finds_two_leaders_of_an_epoch(world: World) -> None:
+    follower = world.partition(world.followers[0])
+    follower.error = ErrorCode.NONE
+    world.observer(world.followers[0]).step()
+    assert "lead in epoch" in world.first_violation
+
+
+def test_a_step_finds_a_maximal_isr_without_a_member(world: World) -> None:
+    state = world.partition(world.leader).replication.state
+    state.isr = (world.leader,)
+    state.partition_epoch += 1  # a step compares it
+    world.observer(world.leader).step()
+    assert "is not in the maximal ISR" in world.first_violation
+
+
+def test_other_bytes_below_the_high_watermark_are_found(world: World) -> None:
+    follower = world.observer(world.followers[0])
+    chain = follower.models[world.key].chain
+    chain.hashes[-1] = b"other"
+    world.wait(3)
+    assert "has other records below" in world.first_violation
+
+
+def test_other_images_of_one_offset_are_found(world: World) -> None:
+    first, other = world.simulation.machines[:2]
+    assert first.process is not None and other.process is not None
+    image = replace(other.process.broker.services.image(), offset=9_999)
+    world.simulation.cluster.image_of(first, image)
+    brokers = image.brokers.without(*[*image.brokers][:1])
+    world.simulation.cluster.image_of(other, replace(image, brokers=brokers))
+    assert "have other images of offset 9999" in world.first_violation
+
+
+def test_metadata_that_goes_back_is_found(world: World) -> None:
+    machine = world.simulation.machines[0]
+    assert machine.process is not None
+    image = machine.process.broker.services.image()
+    world.simulation.cluster.image_of(machine, replace(image, offset=image.offset - 1))
+    assert "metadata went back" in world.first_violation
+
+
+def test_an_acknowledgement_before_the_commit_is_found(world: World) -> None:
+    """acks=all is answered when the leader has appended, and the followers fetch soon after."""
+    patches = Patches()
+    answered = lambda *_, **__: ErrorCode.NONE  # noqa: E731
+    patches.replace(LeaderReplication, "acknowledgement", answered)
+    try:
+        world.wait(10)
+    finally:
+        patches.undo()
+    assert not patches.uncalled
+    assert "were committed when the broker sent the response" in world.first_violation
