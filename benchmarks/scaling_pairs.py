@@ -60,7 +60,7 @@ Fetch = Callable[[int], object]
 
 @dataclass(slots=True)
 class Series:
-    """Fetches at random positions below `positions`, and what each series cost the server."""
+    """Fetches at random positions below `positions`, and the server's CPU time of each series."""
 
     title: str
     positions: int

@@ -32,7 +32,7 @@ def registration(port: int, listener: str = "BROKERS") -> bytes:
 
 
 class Located:
-    """A locator, and what it reported."""
+    """A locator with its reports."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store

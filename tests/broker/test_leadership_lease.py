@@ -26,7 +26,7 @@ EXPIRED, ISOLATED, MEMBER = Standing.EXPIRED, Standing.ISOLATED, Standing.MEMBER
 
 
 class Broker:
-    """A broker with its lease, and what it hears."""
+    """A broker with its lease, and the signs of life that it gets."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000.0

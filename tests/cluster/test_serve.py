@@ -1,4 +1,4 @@
-"""`odradek serve --broker-id --zookeeper`: processes of one cluster, and what is refused."""
+"""`odradek serve --broker-id --zookeeper`: processes of one cluster, and refused starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _admin(servers: str) -> AdminClient:
 
 
 def _create(servers: str, name: str, *, partitions: int = 3) -> None:
-    """Create a topic, as soon as the controller that the client is told about responds."""
+    """Create a topic, as soon as the controller in the client's metadata responds."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         admin = _admin(servers)

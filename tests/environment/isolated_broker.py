@@ -2,7 +2,7 @@
 
 `main` is run in a process of its own, because an audit hook cannot be removed. It starts a broker,
 produces, fetches, compacts, stops, and starts the broker again on the same files. It prints a line
-of JSON: the calls that reached the operating system, and what the client observed.
+of JSON: the calls that reached the operating system, and the results of the client.
 """
 
 from __future__ import annotations

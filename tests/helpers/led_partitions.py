@@ -16,7 +16,7 @@ def led(
     leader: int = LEADER,
     partition_epoch: int = 0,
 ) -> PartitionImage:
-    """Return an image of partition 0. The ISR is that of all replicas by default."""
+    """Return an image of partition 0. By default all replicas are in the ISR."""
     return PartitionImage(
         0,
         BrokerId(leader),

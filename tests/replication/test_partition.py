@@ -225,7 +225,7 @@ def test_r7_readers_see_only_committed_records() -> None:
 
 
 def test_f2_reader_of_an_unknown_epoch_diverges_at_every_offset() -> None:
-    """Its records of that epoch are not in this log, whatever offsets they have."""
+    """This log has none of its records of that epoch, at any offset."""
     log = ListLog()
     log.log_end_offset = 20
     partition = partition_of(log)

@@ -3,7 +3,7 @@
 The controller elects other leaders when the session of a broker has ended. A broker that does not
 know that yet would acknowledge records with acks=1, or with itself as the only in-sync replica,
 that the next leader does not have. It therefore stops serving the partitions that it leads and that
-have other replicas, when
+have other replicas. It stops when
 
 - its session is lost, until its image has its new registration. The elections that followed from
   the end of the session have metadata offsets up to that one. Or when,
@@ -116,7 +116,7 @@ class Lease:
         """Return whether this broker may lead a partition that has other replicas.
 
         Args:
-            standing: What it may lead.
+            standing: The partitions that it may lead.
             now_ms: The time.
             isr_heard_ms: When the last follower in the ISR has fetched.
         """

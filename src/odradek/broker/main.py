@@ -126,7 +126,7 @@ async def _serve(
 
 
 def _reported(error: Exception) -> KafkaError | OSError:
-    """Return the error of a running broker as one that is printed in one line."""
+    """Return the error of a running broker in the form that is printed in one line."""
     if isinstance(error, KafkaError | OSError):
         return error
     reason = f"the broker stops after an error: {error!r}. Its log has the traceback"

@@ -179,7 +179,7 @@ class BrokerConfig:
     def set_valid_dynamic(
         self, broker: Mapping[str, str], cluster: Mapping[str, str]
     ) -> dict[str, str]:
-        """Replace the values altered at run time, except those that do not fit this broker.
+        """Replace the values altered at run time. Leave out values that do not fit this broker.
 
         Another broker, with other initial values, has accepted them.
 

@@ -139,7 +139,7 @@ def planning_requested_elections(
 ) -> Planning[dict[tuple[TopicName, int], KafkaError | None]]:
     """Plan an ElectLeaders request.
 
-    Without partitions, those that need no election are left out.
+    Without partitions, the result has only the partitions that need an election.
     """
     plan: Plan[dict[tuple[TopicName, int], KafkaError | None]] = Plan({})
     requested = _all(image) if partitions is None else iter(partitions)

@@ -1,7 +1,7 @@
 """The liveness of the brokers, as the active controller knows it. Pure: time comes with the calls.
 
-A broker is *live* while three conditions hold: its ephemeral node exists, it has caught up with the
-feed of metadata once since it registered, and it has polled the feed within the session timeout
+A broker is *live* while three conditions hold. Its ephemeral node exists. It has caught up with the
+feed of metadata once since it registered. It has polled the feed within the session timeout
 (``broker.session.timeout.ms``). Only a live broker is not fenced. The controller compares this
 registry with the fenced flag of its image, and decides on the difference (`broker_changes`).
 

@@ -153,7 +153,7 @@ def _found(node: Node | None) -> Node:
 
 
 async def _load_topics(store: MetadataStore) -> tuple[list[TopicImage], list[TopicImage]]:
-    """Return the topics, and those that are unfinished.
+    """Return the topics, and the unfinished ones among them.
 
     A topic whose deletion is marked does not exist, although its nodes do.
     """

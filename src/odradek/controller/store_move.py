@@ -115,7 +115,7 @@ async def _resolved(target: MetadataStore, operations: Sequence[Operation]) -> N
 
 
 async def _clear(target: MetadataStore) -> None:
-    """Remove all nodes of a move but the one that marks it."""
+    """Remove all nodes of a move, except for its mark."""
     paths: list[str] = []
     for root in _ROOTS:
         if await target.exists(root) is not None:

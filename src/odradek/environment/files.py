@@ -135,7 +135,7 @@ class Files(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def copy_modified(self, source: str, target: str) -> None:
-        """Set the time of the last change of `target` to that of `source`."""
+        """Copy the time of the last change from `source` to `target`."""
 
     def remove_tree(self, path: str) -> None: ...
 

@@ -147,7 +147,7 @@ class Network(Protocol):
 
 
 class UnknownHostError(OSError):
-    """The host name has no address. The message is that of the resolver."""
+    """The host name has no address. The message comes from the resolver."""
 
 
 def plain_address(address: Any) -> tuple[str, int]:

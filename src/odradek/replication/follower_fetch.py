@@ -3,8 +3,8 @@
 The first read changes the positions of the follower. It visits the partitions that the request
 names and those with news (`FollowerNews`). A fetch without enough bytes is delayed until an append,
 a change of leadership or its timeout. An advance of the high watermark alone does not end the delay
-(KAFKA-9952). The last read then visits the same partitions again, and those that have changed. It
-changes no position.
+(KAFKA-9952). The last read then visits the same partitions again, and the changed ones. It changes
+no position.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def test_directory_of_an_old_kafka_without_topic_ids_is_used(tmp_path: Path) -> 
 def test_deleted_segments_that_a_power_cut_restores_in_part_hide_no_flushed_records(
     tmp_path: Path, seed: int, maintained: bool
 ) -> None:
-    """The cut undoes the renames of some deleted segments. What lies between them is no gap."""
+    """The cut undoes the renames of some deleted segments. The offsets between them are no gap."""
     files = FaultyFiles(loses_names=True)
     config = LogConfig(segment_bytes=200, file_delete_delay_ms=0)
     manager = open_manager(tmp_path, config, files)
