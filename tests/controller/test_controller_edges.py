@@ -155,6 +155,30 @@ def test_election_whose_request_was_lost_is_not_won_by_the_one_of_another_broker
         world.run(scenario())
 
 
+def test_election_whose_request_was_lost_is_not_won_by_a_session_that_has_ended() -> None:
+    """Another broker has won with the same epoch, and its session has ended."""
+    with running(0) as world:
+        own, other = (_LostRequest(world.ensemble, timers=world.timers) for _ in range(2))
+
+        async def other_was_elected() -> None:
+            assert isinstance(await contend(other, BrokerId(2), 0, _ignore), Elected)
+            await other.close()
+
+        async def scenario() -> None:
+            await own.open()
+            await other.open()
+            await own.create(znodes.CONTROLLER_EPOCH, b"0")
+            own.loses = True
+            own.before_the_outcome = other_was_elected  # type: ignore[method-assign]
+            result = await contend(own, BrokerId(1), 0, _ignore)
+            assert isinstance(result, Elected)
+            assert result.epoch == 2
+            assert int((await own.get(znodes.CONTROLLER_EPOCH)).data) == 2
+            await own.close()
+
+        world.run(scenario())
+
+
 def test_election_of_the_owner_whose_request_was_lost_is_repeated() -> None:
     """The node /controller is its own already, so only the epoch shows that nothing happened."""
     with running(0) as world:

@@ -263,3 +263,41 @@ def test_credentials_in_the_node_of_a_user_are_kept() -> None:
         alter(None, ((CLIENT_ID, "c"), (USER, "u")))
         assert world.run(configs()) == SCRAM
         assert not _stable(world).image.client_quotas
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+@pytest.mark.parametrize("path", [znodes.METADATA, znodes.topic_path(A), znodes.CONTROLLER_EPOCH])
+def test_take_over_names_the_znode_that_is_not_json(
+    path: str,
+    is_current: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No controller takes over until an administrator has restored the node."""
+    with running() as world:
+        _create(world)
+        if not is_current:
+            for node in world.nodes.values():
+                node.controller._must_load = True
+
+        async def write(data: bytes, *, resigns: bool) -> None:
+            store = await _foreign_store(world)
+            await store.set(path, data)
+            if resigns:
+                await store.delete(znodes.CONTROLLER)
+            await store.close()
+
+        before = world.ensemble.tree.node(path).data
+        with monkeypatch.context() as patched:
+            patched.setattr(world.ensemble, "_check", lambda *_: None)
+            patched.setattr(world.ensemble, "_epoch", lambda: 0)
+            world.run(write(b"not JSON", resigns=True))
+            world.advance(5)
+            is_read = path != znodes.topic_path(A) or not is_current
+            assert (world.active() is None) is is_read
+            assert (f"the node {path} of the metadata store is not valid" in caplog.text) is is_read
+            assert "bug in event" not in caplog.text
+            world.run(write(before, resigns=False))
+            world.advance(5)
+        assert world.active() is not None
+        world.ensemble.violations.clear()  # the writes are not those of a controller

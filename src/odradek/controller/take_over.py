@@ -133,16 +133,18 @@ async def read_metadata(
 
     Raises:
         MetadataChanged: Another controller has taken over in the meantime.
+        InvalidNode: The contents of a node are not valid.
     """
     position = await store.get(znodes.METADATA)
-    if znodes.decode_position(position.data) != (standby.controller_epoch, standby.offset):
-        return await load(store, cluster_id, node_id)
-    if not standby.offset:
+    found = znodes.valid(znodes.METADATA, znodes.decode_position, position.data)
+    if not standby.offset or found != (standby.controller_epoch, standby.offset):
         return await load(store, cluster_id, node_id)
     unfinished: list[TopicImage] = []
-    for name in znodes.decode_unfinished(position.data):
-        node = await store.get(znodes.topic_path(name))
-        unfinished.append(whole_topic(name, *znodes.decode_topic_header(node.data)))
+    for name in znodes.valid(znodes.METADATA, znodes.decode_unfinished, position.data):
+        path = znodes.topic_path(name)
+        node = await store.get(path)
+        header = znodes.valid(path, znodes.decode_topic_header, node.data)
+        unfinished.append(whole_topic(name, *header))
     return LoadedMetadata(standby, position.version, unfinished)
 
 
