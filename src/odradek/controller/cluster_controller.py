@@ -22,6 +22,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from odradek.config.broker import BrokerConfig
@@ -321,13 +322,16 @@ class ClusterController:
 
     def _arm(self, name: str, delay_ms: float, event: Callable[[], Awaitable[None]]) -> None:
         """Queue an event after a delay. It replaces an armed one of that name."""
+        self._arm_call(name, delay_ms, partial(self._queue, event))
+
+    def _arm_call(self, name: str, delay_ms: float, call: Callable[[], None]) -> None:
         armed = self._armed.pop(name, None)
         if armed is not None:
             armed.cancel()
 
         def due() -> None:
             self._armed.pop(name, None)
-            self._queue(event)
+            call()
 
         self._armed[name] = self._timers.call_later(delay_ms / 1000, due)
 
@@ -421,7 +425,7 @@ class ClusterController:
 
     def _arm_timers(self) -> None:
         settings, term = self._settings, self._serving()
-        self._arm("liveness", term.registry.tick_ms, self._tick)
+        self._arm_call("liveness", term.registry.tick_ms, self._tick)
         self._arm("unclean", settings.unclean_interval_ms, self._elect_leaderless)
         if settings.balances_leaders:
             self._arm("balance", settings.balance_interval_ms, self._balance)
@@ -473,14 +477,18 @@ class ClusterController:
         self._waits.check(term.registry.applied_offsets())
         return committed
 
-    async def _tick(self) -> None:
-        """Fence the brokers that have not polled within the session timeout."""
+    def _tick(self) -> None:
+        """Find the brokers that have not polled within the session timeout, to fence them.
+
+        It runs outside of the queue. A tick that waited behind a long event would be late, and a
+        late tick means that this process was stopped.
+        """
         term = self._term
         if term is None:
             return
         if term.registry.expired(self._clock.monotonic_ms()):
-            await self._commit_liveness(term, BrokerChanges())
-        self._arm("liveness", term.registry.tick_ms, self._tick)
+            self._queue(self._update_liveness)
+        self._arm_call("liveness", term.registry.tick_ms, self._tick)
 
     def _polled(self, request: MetadataFeedRequest, offset: int) -> ErrorCode:
         """Handle a poll of the feed. It runs outside of the queue and changes no metadata."""
