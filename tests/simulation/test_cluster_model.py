@@ -171,5 +171,10 @@ def test_a_deleted_topic_is_not_checked() -> None:
     world.change(1, *znodes.create_topic_operations(TOPIC, 1))
     model = world.model.partitions[KEY]
     assert not model.is_deleted
-    world.change(2, *znodes.delete_topic_operations(TOPIC))
+    nodes = [
+        each
+        for number in range(TOPIC.partition_count)
+        for each in znodes.delete_partition_operations(TOPIC.name, number)
+    ]
+    world.change(2, *nodes, *znodes.delete_parents_operations(TOPIC.name))
     assert model.is_deleted
