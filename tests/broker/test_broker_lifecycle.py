@@ -491,6 +491,23 @@ def test_a_broker_that_stops_while_its_session_is_lost_ends() -> None:
         run(seed, test)
 
 
+def test_a_broker_that_loses_its_session_while_it_stops_begins_no_other_one() -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world)
+        await broker.start()
+        session_id = broker.store.session_id
+        closing = asyncio.create_task(broker.lifecycle.close())
+        await asyncio.sleep(0)
+        broker.lifecycle._session_changed(SessionState.LOST)
+        await closing
+        await asyncio.sleep(QUIET_S)
+        assert broker.store.state is SessionState.CLOSED
+        assert session_id not in world.ensemble._sessions
+        assert not world.ensemble._sessions
+
+    run(0, test)
+
+
 def test_hazard_6_a_broker_waits_for_a_former_session_of_its_own_process() -> None:
     """A session that the client has given up may live on until its timeout."""
 

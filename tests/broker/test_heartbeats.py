@@ -245,8 +245,10 @@ def test_delays_of_repeated_requests_double_up_to_a_second(response: Message | E
                 sent_at.append(loop.time())
                 return super().send(*arguments, **options)
 
-        sender = heartbeats(TimedChannel(*[response] * 8, PERMISSION))
+        channel = TimedChannel(*[response] * 8, PERMISSION)
+        sender = heartbeats(channel)
         assert await sender.shut_down(60_000)
+        assert not channel.disconnected, "only a connection that does not respond may be dead"
         await sender.stop()
         delays_ms = [round(1000 * (b - a)) for a, b in itertools.pairwise(sent_at)]
         assert delays_ms == [50, 100, 200, 400, 800, 1000, 1000, 1000]
@@ -283,6 +285,33 @@ def test_reports_of_a_failed_directory_do_not_wait_for_each_other() -> None:
             AssignReplicasToDirsRequest,
             BrokerHeartbeatRequest,
         ]
+        await sender.stop()
+
+    run_virtually(test())
+
+
+def test_shutdown_waits_for_its_own_permission_after_other_reports() -> None:
+    async def test() -> None:
+        channel = Channel(BrokerHeartbeatResponse(), *[BrokerHeartbeatResponse()] * 2, PERMISSION)
+        sender = heartbeats(channel)
+        sender.directory_failed(A, {})
+        await asyncio.sleep(1)
+        assert len(channel.requests) == 1
+        assert await sender.shut_down(60_000)
+        assert not channel.responses
+        await sender.stop()
+
+    run_virtually(test())
+
+
+def test_directory_without_an_id_is_reported_by_its_replicas_only() -> None:
+    async def test() -> None:
+        channel = Channel(AssignReplicasToDirsResponse())
+        sender = heartbeats(channel)
+        sender.directory_failed(None, {(TOPIC, 0): LOST_DIRECTORY})
+        await asyncio.sleep(1)
+        (sent,) = channel.requests
+        assert replicas_of(sent) == {(TOPIC, 0): LOST_DIRECTORY}
         await sender.stop()
 
     run_virtually(test())
