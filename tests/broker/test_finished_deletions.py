@@ -141,3 +141,13 @@ def test_deletions_are_added_while_a_report_is_in_flight() -> None:
         assert len(controller.reports) == 1, "none after the stop"
 
     run(test)
+
+
+def test_nothing_is_reported_after_a_stop_without_reports() -> None:
+    async def test(controller: Controller) -> None:
+        await controller.deletions.stop()
+        controller.deletions.add(TOPICS)
+        await asyncio.sleep(1)
+        assert not controller.reports
+
+    run(test)
