@@ -27,7 +27,7 @@ from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
 from odradek.protocol.messages.produce_request import ProduceRequest
 from odradek.protocol.registry import response_class
-from odradek.protocol.spec import ANY_LATER
+from odradek.protocol.wire import ANY_LATER
 
 RESPONSE_BYTES_MAX = 100 * 1024 * 1024
 """Largest response that the client accepts, equal to Kafka's default limit of a request."""

@@ -1,6 +1,7 @@
 """Encoding and decoding of messages with compiled codecs.
 
-The codec of a message and version is compiled on first use.
+The codec of a message and version is compiled on first use. The compiler is imported then, too, so
+that a broker starts faster.
 
 A decoder takes a buffer and a position, and returns the message and the position after it. Bytes
 that follow the message are not an error, as in Kafka. Fields of type records stay views into the
@@ -15,14 +16,15 @@ import struct
 import sys
 from collections.abc import Callable, Generator
 from types import CodeType
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from odradek.protocol import compile as compiler
 from odradek.protocol import wire
 from odradek.protocol.errors import MalformedMessage, UnencodableMessage, UnknownVersion
-from odradek.protocol.spec import MessageSpec, load
 from odradek.protocol.wire import Append, Chunk
 from odradek.slicing import ELEMENTS_PER_SLICE
+
+if TYPE_CHECKING:
+    from odradek.protocol.spec import MessageSpec
 
 
 class Message(Protocol):
@@ -101,6 +103,8 @@ def sliced_encoder(cls: type[M], version: int) -> SlicedEncoder[M]:
 def _function(cls: type[Message], version: int, which: str, sliced: bool) -> Any:
     found = _functions.get((cls, version, which, sliced))
     if found is None:
+        from odradek.protocol import compile as compiler
+
         compiled = compiler.decode_source if which == "decode" else compiler.encode_source
         source, formats = compiled(_spec(cls, version), version, sliced)
         method = "unpack_from" if which == "decode" else "pack"
@@ -138,6 +142,8 @@ def _spec(cls: type[Message], version: int) -> MessageSpec:
     if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
         known = f"{cls.MIN_VERSION} to {cls.MAX_VERSION}"
         raise UnknownVersion(f"{cls.SPEC} has versions {known}, not {version}")
+    from odradek.protocol.spec import load
+
     return load(cls.SPEC)
 
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from odradek.protocol.spec import (
-    ANY_LATER,
     NEW_STRUCT,
     NO_VERSIONS,
     FieldSpec,
@@ -26,6 +25,7 @@ from odradek.protocol.spec import (
     paths,
     snake_case,
 )
+from odradek.protocol.wire import ANY_LATER
 
 LINE_MAX = 100
 PACKAGE = Path(__file__).parent

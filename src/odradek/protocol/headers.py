@@ -17,8 +17,7 @@ from collections.abc import Callable
 
 from odradek.protocol.api_keys import FLEXIBLE_FROM, ApiKey
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.spec import ANY_LATER
-from odradek.protocol.wire import skip_tags
+from odradek.protocol.wire import ANY_LATER, skip_tags
 
 REQUEST_NUMBERS = struct.Struct(">hhi")
 """The first bytes of a request: API key, version and correlation id."""

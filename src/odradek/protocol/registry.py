@@ -7,7 +7,6 @@ from importlib import import_module
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import Message
-from odradek.protocol.spec import snake_case
 
 
 @cache
@@ -17,6 +16,8 @@ def message_class(name: str) -> type[Message]:
     Raises:
         ModuleNotFoundError: There is no such message.
     """
+    from odradek.protocol.spec import snake_case
+
     module = import_module(f"odradek.protocol.messages.{snake_case(name)}")
     found: type[Message] = getattr(module, name)
     return found

@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from odradek.protocol.wire import ANY_LATER
+
 DEFINITIONS = Path(__file__).parent / "definitions"
-ANY_LATER = 0x7FFF
 
 FIXED_CODES = {
     "bool": "?",

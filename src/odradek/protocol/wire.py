@@ -15,6 +15,9 @@ from typing import Protocol, TypeAlias
 
 from odradek.protocol.errors import MalformedMessage, TooManyElements, UnencodableMessage
 
+ANY_LATER = 0x7FFF
+"""The version up to which "3+" in a definition reaches."""
+
 STRING_SIZE_MAX = 0x7FFF
 UVARINT_MAX = 0x7FFF_FFFF
 

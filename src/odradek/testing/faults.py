@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Self
 
 from odradek.broker.requests.apis import API_BY_KEY, APIS, Api
-from odradek.broker.requests.error_responses import error_response, names_topics, topics_named
 from odradek.environment.interceptor import Reply
 from odradek.errors import ErrorCode
 from odradek.net.connection import Chunks, CloseConnection
@@ -25,7 +24,6 @@ from odradek.protocol.codec import decode, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.headers import parse_request_header, response_header
 from odradek.protocol.registry import request_class, response_class
-from odradek.protocol.spec import load
 from odradek.results import PendingResult, Result
 from odradek.testing.barriers import LOOK_AGAIN_S, WaitTimeoutError
 
@@ -65,6 +63,8 @@ class Request:
 
     def topics(self) -> set[str]:
         """Return the names of the topics that the request names or refers to by id."""
+        from odradek.broker.requests.error_responses import topics_named
+
         names, ids = topics_named(self.body, self.version)
         by_id = self.server.services.image().topics_by_id
         known = (by_id.get(each) for each in ids)  # type: ignore[call-overload]
@@ -285,6 +285,8 @@ class FaultSetters:
             raise ValueError("fail() needs an API, because no error of Kafka fits all APIs")
 
         def strike(request: Request, execute: Execute) -> Reply:
+            from odradek.broker.requests.error_responses import error_response
+
             if request.api is API_BY_KEY[ApiKey.METADATA]:
                 return _result(execute()).then(
                     lambda chunks: _fail_topics(request, chunks, code, topic)
@@ -432,6 +434,9 @@ def _plain(name: str) -> str:
 
 
 def _can_name_topics(api: Api) -> bool:
+    from odradek.broker.requests.error_responses import names_topics
+    from odradek.protocol.spec import load
+
     return names_topics(load(request_class(api.key).SPEC).body)
 
 

@@ -35,7 +35,7 @@ from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, parse_request_header
 from odradek.protocol.messages.envelope_response import EnvelopeResponse
 from odradek.protocol.registry import response_class
-from odradek.protocol.spec import ANY_LATER
+from odradek.protocol.wire import ANY_LATER
 from odradek.results import Result
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from odradek.protocol.messages.create_topics_response import (
 )
 from odradek.protocol.messages.envelope_response import EnvelopeResponse
 from odradek.protocol.registry import response_class
-from odradek.protocol.spec import ANY_LATER
+from odradek.protocol.wire import ANY_LATER
 from odradek.result_tasks import in_task, wait
 from odradek.results import Result
 from odradek.slicing import in_slices
