@@ -144,3 +144,27 @@ def test_reads_of_a_registration_that_is_missing_become_rarer() -> None:
         assert delays_ms == [100, 200, 400, 800, 1000, 1000, 1000]
 
     run(test)
+
+
+def test_a_former_controller_that_registers_again_does_not_replace_the_present_one() -> None:
+    async def test(located: Located) -> None:
+        located.locator.controller_changed(CONTROLLER)
+        await asyncio.sleep(1)
+        await located.store.create(f"{znodes.BROKER_IDS}/4", registration(10))
+        located.locator.controller_changed(BrokerId(4))
+        await asyncio.sleep(1)
+        await located.store.create(PATH, registration(9))
+        await asyncio.sleep(5)
+        assert located.reports == [ControllerNode(BrokerId(4), "host", 10)]
+
+    run(test)
+
+
+def test_nothing_is_read_while_there_is_no_controller() -> None:
+    async def test(located: Located) -> None:
+        await located.store.create(f"{znodes.BROKER_IDS}/{NO_LEADER}", registration(9))
+        located.locator.controller_changed(NO_LEADER)
+        await asyncio.sleep(5)
+        assert not located.reports
+
+    run(test)

@@ -44,14 +44,12 @@ class ControllerLocator:
         self._listener = listener
         self._timers = timers
         self._located = located
-        self._wanted = NO_LEADER
         self._search: asyncio.Task[None] | None = None
         self.node: ControllerNode | None = None
         """The controller that was located last. None: there was none yet."""
 
     def controller_changed(self, controller_id: BrokerId) -> None:
         """Locate the controller, which may be another process with the same id. -1: unknown."""
-        self._wanted = controller_id
         self._cancel()
         if controller_id != NO_LEADER:
             self._search = asyncio.get_running_loop().create_task(self._locate(controller_id))
