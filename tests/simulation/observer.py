@@ -185,10 +185,11 @@ class Observer:
     # -- observations ------------------------------------------------------------------------------
 
     def _observe(self, partition: Any, incarnation: int) -> None:
-        if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
-            return
         log = partition.log
         key = key_of(partition)
+        if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            self._directory_failed(key, log, incarnation)
+            return
         if log.is_truncating:
             self._truncating(key, log)
             return
@@ -243,6 +244,26 @@ class Observer:
             self._report(f"{model.name}: {problem}")
         if self._cluster is not None:
             self._cluster.check(key)
+
+    def _directory_failed(self, key: PartitionKey, log: Any, incarnation: int) -> None:
+        """The log directory has failed in this step. A leader may have committed records before."""
+        model, before = self.models.get(key), None
+        if model is not None and model.truncations == log.truncations:
+            before = model.seen
+        if self._cluster is None or before is None or not before.is_leader:
+            return
+        assert model is not None
+        if before.incarnation != incarnation:
+            return
+        self._extend(key, model.chain, log)
+        model.reached = max(model.reached, log.log_end_offset)
+        model.seen = before._replace(is_leader=False)
+        now = before._replace(high_watermark=log.high_watermark, log_end=log.log_end_offset)
+        shared, step = self._partitions[key], self.machine.scheduler.steps
+        follow = shared.follow(self.machine.node_id, now, model.chain, elected=False, step=step)
+        for problem in follow:
+            self._report(f"{model.name}: {problem}")
+        self._cluster.check(key)
 
     def _truncating(self, key: PartitionKey, log: Any) -> None:
         """A truncation is in progress. A crash keeps the removed records, or a part of them."""

@@ -138,6 +138,23 @@ def test_a_step_finds_a_member_without_committed_records(world: World) -> None:
     assert "records below" in world.first_violation
 
 
+def test_records_that_a_leader_commits_before_its_directory_fails_are_committed(
+    world: World,
+) -> None:
+    observer, shared = world.observer(world.leader), world.simulation.models[world.key]
+    partition, end = world.partition(world.leader), shared.high_watermark
+    earlier = shared.committed.ends[-2]
+    shared.high_watermark = earlier
+    shared.committed.truncate(earlier)
+    model = observer.models[world.key]
+    model.seen = model.seen._replace(high_watermark=earlier)
+    partition.error = ErrorCode.KAFKA_STORAGE_ERROR
+    observer.step()
+    assert not world.first_violation
+    assert shared.high_watermark == end
+    assert shared.committed_at(world.simulation.scheduler.steps) == end
+
+
 def test_a_step_finds_two_leaders_of_an_epoch(world: World) -> None:
     follower = world.partition(world.followers[0])
     follower.error = ErrorCode.NONE
