@@ -10,8 +10,9 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
+from odradek.records.record import Record, build_batch
 from tests.helpers.faulty_files import FaultyFiles
-from tests.log.builders import NOW_MS, TP, append, open_log, open_manager
+from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 CHECKPOINT = "leader-epoch-checkpoint"
@@ -133,3 +134,25 @@ def test_recovery_compares_no_batch_below_the_log_start(tmp_path: Path) -> None:
     make_durable(manager)
     log = killed_and_opened(manager, tmp_path)
     assert log.epochs.entries() == [(1, 2), (2, 5)]
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_recovery_cuts_batches_with_an_earlier_epoch_than_the_batch_before(
+    tmp_path: Path, rolls: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A power cut brings them back if a killed process had truncated them without a sync."""
+    manager = open_manager(tmp_path, LogConfig(), FaultyFiles())
+    log = open_log(manager)
+    append(log, [b"0"], 1)
+    append(log, [b"1"], 3)
+    if rolls:
+        log.roll(NOW_MS)
+    manager.close(clean=False)
+    with Path(log.segments.active.file.path).open("ab") as file:
+        file.write(build_batch([Record(None, b"2")], base_offset=2, leader_epoch=2))
+    log = open_log(manager := open_manager(tmp_path, LogConfig(), FaultyFiles()))
+    assert values_of(log) == [b"0", b"1"]
+    assert log.epochs.entries() == [(1, 0), (3, 1)]
+    assert "has leader epoch 2 after 3" in caplog.text
+    append(log, [b"3"], 3)
+    manager.close()

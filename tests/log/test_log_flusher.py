@@ -99,6 +99,22 @@ def test_a_power_cut_after_an_unsynced_roll_loses_no_index(tmp_path: Path, seed:
     manager.close()
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_does_not_lose_the_first_file_of_a_log_alone(tmp_path: Path, seed: int) -> None:
+    """Nothing was flushed. A log without its first records would hide them on this replica."""
+    files = FaultyFiles(loses_names=True)
+    log = open_log(manager := open_manager(tmp_path, LogConfig(), files))
+    for number in range(3):
+        append(log, [b"%d" % number])
+        log.roll(NOW_MS)
+    manager.close(clean=False)
+    files.crash(tmp_path, random.Random(seed))
+    log = open_log(manager := open_manager(tmp_path, LogConfig(), files))
+    assert log.log_start_offset == 0
+    assert values_of(log) == [b"0", b"1", b"2"][: log.log_end_offset]
+    manager.close()
+
+
 class RecordedNames(FaultyFiles):
     """Files that record which names of directories are on the disk."""
 

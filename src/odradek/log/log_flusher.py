@@ -65,6 +65,11 @@ class LogFlusher:
         base_offset = self._segments.active.base_offset  # before `_rolled`: see `segment_rolled`
         return min([base_offset, self.recovery_point, *(s.base_offset for s in self._rolled)])
 
+    @property
+    def names_synced(self) -> bool:
+        """Whether a flush has synced all names in the directory of the log."""
+        return self._directory_synced
+
     def file_created(self) -> None:
         """Have the next flush sync the directory, because it has a new file."""
         self._directory_synced = False

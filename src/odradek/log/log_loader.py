@@ -412,7 +412,7 @@ class LogLoader:
         """
         built = segment.index_builder()
         good, next_offset = 0, segment.base_offset
-        for position, header in _good_batches_of(segment, self._files):
+        for position, header in _good_batches_of(segment, self._files, epochs.last):
             built.add(header, position)
             epochs.add(header)
             good, next_offset = position + header.size_bytes, header.last_offset + 1
@@ -431,17 +431,24 @@ def _is_stray(segment: LogSegment, next_offset: int) -> bool:
     return segment.size == 0 and segment.base_offset < next_offset
 
 
-def _good_batches_of(segment: LogSegment, files: Files) -> Iterator[tuple[int, BatchHeader]]:
-    return good_batches(files, segment.file.path, segment.base_offset, segment.size)
+def _good_batches_of(
+    segment: LogSegment, files: Files, leader_epoch: int = -1
+) -> Iterator[tuple[int, BatchHeader]]:
+    path, base_offset = segment.file.path, segment.base_offset
+    return good_batches(files, path, base_offset, segment.size, leader_epoch)
 
 
 def good_batches(
-    files: Files, path: str, base_offset: int, file_size: int
+    files: Files, path: str, base_offset: int, file_size: int, leader_epoch: int = -1
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the batches of a segment's file up to the first invalid one.
 
     A valid batch is complete, has magic 2 and a correct CRC, and continues the offsets. Its offsets
-    fit into an index entry.
+    fit into an index entry. Its leader epoch is not below the epoch of the batch before. If a
+    truncation was not synced, a power cut can bring back removed batches behind new ones.
+
+    Args:
+        leader_epoch: The epoch of the batch before the file, or -1.
     """
     handle = OpenFile(files, files.open(path, READ))
     position, chunk, start = 0, memoryview(b""), 0
@@ -468,6 +475,17 @@ def good_batches(
             return
         if header.last_offset - base_offset >= 2**31:
             return
+        if 0 <= header.partition_leader_epoch < leader_epoch:
+            _logger.warning(
+                "%s: the batch at offset %d has leader epoch %d after %d. It is a remainder of a "
+                "truncated log and is cut off",
+                path,
+                header.base_offset,
+                header.partition_leader_epoch,
+                leader_epoch,
+            )
+            return
+        leader_epoch = header.partition_leader_epoch
         next_offset = header.last_offset + 1
         yield position, header
         position += size

@@ -128,22 +128,25 @@ class RecoveredLeaderEpochs:
         cache: The entries of the file, and those of recovered batches.
         agree: False if the file was invalid, or contradicts a batch. Then the entries must be
             rebuilt from all batches.
+        last: The epoch of the last batch, or -1.
     """
 
     def __init__(self, cache: LeaderEpochFileCache | None, log_start_offset: int) -> None:
+        self.last = -1
         self.cache = cache or LeaderEpochFileCache()
         self.agree = cache is not None
         self._log_start_offset = log_start_offset
 
     def check(self, header: BatchHeader) -> None:
         """Compare the file with a batch below the recovery point, whose epoch it must have."""
-        epoch = header.partition_leader_epoch
+        epoch = self.last = header.partition_leader_epoch
         if epoch >= 0 and header.last_offset >= self._log_start_offset:
             self.agree &= self.cache.epoch_for(header.last_offset) == epoch
 
     def add(self, header: BatchHeader) -> None:
         """Add the epoch of a recovered batch. It may be later than all epochs of the file."""
         if header.partition_leader_epoch > self.cache.latest:
-            self.cache.assign(header.partition_leader_epoch, header.base_offset)
+            self.last = header.partition_leader_epoch
+            self.cache.assign(self.last, header.base_offset)
         else:
             self.check(header)
