@@ -372,7 +372,8 @@ def test_e4_elr_of_a_partition_that_reaches_the_minimum_is_cleared_at_a_take_ove
 def test_last_known_leader_without_a_leader_is_forgotten_when_its_directory_is_lost() -> None:
     """It is fenced when it registers, so no replica is eligible yet."""
     before = _partition(leader=NO_LEADER, last_known_elr=_brokers(1))
-    image = _after(_image(before), _records(_image(before), _fenced(2, 3)))
+    image = _after(_image(before), _records(_image(before), _fenced(1, 2, 3)))
+    assert _first(image).last_known_elr == _brokers(1)
     restart = _restarted(1, DIRECTORIES[4])
     restart.after[BrokerId(1)] = _registration(1, 2, directories=(DIRECTORIES[4],), fenced=True)
     image = _after(image, _records(image, restart))
@@ -393,6 +394,28 @@ def test_leader_that_lost_another_directory_is_remembered(directory: int) -> Non
     after = _after(image, _records(image, restart))
     assert _first(after).leader == NO_LEADER
     assert _first(after).last_known_elr == (_brokers(1) if directory == 1 else ())
+
+
+@pytest.mark.parametrize("directory", [1, 4])
+def test_leader_that_ends_with_the_rest_of_its_isr_is_remembered(directory: int) -> None:
+    """One change takes the leader, which restarts, and the other member, which is fenced."""
+    directories = (DIRECTORIES[directory], DIRECTORIES[2], DIRECTORIES[3])
+    image = _image(_partition(1, 2, directories=directories))
+    restart = _restarted(1, DIRECTORIES[1])
+    restart.after[BrokerId(1)] = _registration(1, 2, directories=(DIRECTORIES[1],), fenced=True)
+    restart.after[BrokerId(2)] = _registration(2, fenced=True)
+    partition = _first(_after(image, _records(image, restart)))
+    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), _brokers(2))
+    assert partition.last_known_elr == (_brokers(1) if directory == 1 else ())
+
+
+def test_replica_out_of_sync_may_leave_a_failed_directory() -> None:
+    broker = _registration(3, directories=(DIRECTORIES[3],))
+    directories = (DIRECTORIES[1], DIRECTORIES[2], DIRECTORIES[4])
+    image = _image_with(broker, _partition(1, 2, directories=directories))
+    moved = _assigned(image, 3, DIRECTORIES[3])
+    assert (moved.leader, moved.isr, moved.elr) == (1, _brokers(1, 2), ())
+    assert moved.directories == (*directories[:2], DIRECTORIES[3])
 
 
 def test_restart_with_a_lost_directory_changes_no_partition_of_others() -> None:
