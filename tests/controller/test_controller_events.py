@@ -165,7 +165,7 @@ def test_timers_of_a_term_end_with_it() -> None:
     with running(settings=settings) as world:
         controller = _active(world).controller
         armed = dict(controller._armed)
-        assert armed
+        assert set(armed) == {"liveness", "unclean", "balance"}
         _call(world, controller._arm_call, "liveness", 100, controller._tick)
         assert armed["liveness"] is not controller._armed["liveness"]
         ticks: list[float] = []
