@@ -36,6 +36,7 @@ COMMON = (
     "replays checked",
     *(f"fault {name}" for name in FAULTS),
 )
+FRESH_SEEDS_MIN = 30
 REQUIRED_ALONE = (
     *COMMON,
     "transactions committed, protocol 1",
@@ -177,12 +178,16 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 
 
 def seeds(first: int, runs: int, minutes: float | None) -> Iterator[int]:
-    """Yield the seeds to run: `runs` from `first` on, or fresh ones for so many minutes."""
+    """Yield the seeds to run: `runs` from `first` on, or fresh ones for so many minutes.
+
+    A slow machine needs longer for the least number of fresh seeds, which cover all faults.
+    """
     if minutes is None:
         yield from range(first, first + runs)
         return
-    end, seed = time.monotonic() + 60 * minutes, int(time.time()) * 1_000
-    while time.monotonic() < end:
+    end, begin = time.monotonic() + 60 * minutes, int(time.time()) * 1_000
+    seed = begin
+    while time.monotonic() < end or seed < begin + FRESH_SEEDS_MIN:
         yield seed
         seed += 1
 

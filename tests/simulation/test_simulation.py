@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation import __main__
 from tests.simulation.__main__ import seeds
 from tests.simulation.simulation import Outcome, Simulation
 
@@ -58,4 +59,7 @@ def test_seeds_are_a_range_or_fresh_ones_for_some_minutes(monkeypatch: pytest.Mo
     now = iter(range(0, 1_000, 25))
     monkeypatch.setattr("time.monotonic", lambda: next(now))
     monkeypatch.setattr("time.time", lambda: 5)
+    monkeypatch.setattr(__main__, "FRESH_SEEDS_MIN", 3)
     assert [*seeds(7, 3, minutes=2)] == [5_000, 5_001, 5_002, 5_003]
+    monkeypatch.setattr(__main__, "FRESH_SEEDS_MIN", 6)
+    assert [*seeds(7, 3, minutes=2)] == [5_000, 5_001, 5_002, 5_003, 5_004, 5_005]
