@@ -27,6 +27,7 @@ FAST_START = [
     "broker.session.timeout.ms=3000",
 ]
 PAGE = read_blocks(DOCS / "cluster.md")
+TEXT = (DOCS / "cluster.md").read_text("utf-8")
 
 
 def _block(text: str) -> Block:
@@ -35,7 +36,7 @@ def _block(text: str) -> Block:
 
 
 class Page:
-    """The addresses of the page, replaced by the addresses of a test."""
+    """The commands of the page, with the addresses of a test."""
 
     def __init__(self, directory: Path, zookeeper: str) -> None:
         self.directory = directory
@@ -47,6 +48,11 @@ class Page:
         for number, port in enumerate(self.ports, 1):
             text = text.replace(f"10.0.0.{number}:9092", f"127.0.0.1:{port}")
         return text.replace("zk.example:2181/odradek", self.zookeeper)
+
+    @property
+    def servers(self) -> str:
+        (addresses,) = re.findall(r"ODRADEK_BOOTSTRAP_SERVER=([\w.:,]+)", TEXT)
+        return self.local(addresses)
 
     def start(self, command: str) -> None:
         """Run a line of the page that starts a broker."""
@@ -84,6 +90,7 @@ class Page:
             text=True,
             check=False,
             timeout=LIMIT_S,
+            env={**os.environ, "ODRADEK_BOOTSTRAP_SERVER": self.servers},
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -125,8 +132,7 @@ def test_commands_of_the_page_start_a_cluster_that_survives_a_sigkill(page: Page
     deadline = time.monotonic() + LIMIT_S
     while sorted(map(len, _in_sync(page.shell(describe)))) != [5, 5, 5]:
         assert time.monotonic() < deadline
-    servers = page.local("10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092")
-    producer = Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0})
+    producer = Producer({"bootstrap.servers": page.servers, "acks": "all", "log_level": 0})
     failed: list[object] = []
     for killed in (None, page.processes[0]):
         if killed is not None:
