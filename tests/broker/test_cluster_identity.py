@@ -21,7 +21,7 @@ from odradek.broker.cluster_identity import (
     read_mark,
     write_mark,
 )
-from odradek.broker.cluster_member import ClusterSettings
+from odradek.broker.cluster_member import JOIN_ATTEMPTS_MAX, ClusterMember, ClusterSettings
 from odradek.config.broker import BrokerConfig
 from odradek.controller import store_move
 from odradek.environment.files import RealFiles
@@ -31,6 +31,11 @@ from odradek.log.state.checkpoints import MARK_FILE
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
 from odradek.metadata.store.ensemble import MemoryEnsemble
+from odradek.metadata.store.interface import (
+    NoNodeError,
+    NotConnectedError,
+    UnknownOutcomeError,
+)
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.store.sqlite import SqliteStore
 from tests.helpers.cluster_brokers import ClusterBrokers
@@ -364,6 +369,38 @@ def test_a_start_continues_after_a_fault_of_its_session(
         await cluster.stop()
 
     run(test())
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (NotConnectedError("broken"), JOIN_ATTEMPTS_MAX),
+        (UnknownOutcomeError("broken"), JOIN_ATTEMPTS_MAX),
+        (NoNodeError("/brokers"), 1),
+    ],
+)
+def test_a_start_joins_a_limited_number_of_times(
+    tmp_path: Path,
+    run: Callable[[Coroutine[Any, Any, None]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    attempts: int,
+) -> None:
+    calls: list[object] = []
+
+    async def fail(*arguments: object) -> str:
+        calls.append(arguments)
+        raise error
+
+    monkeypatch.setattr(ClusterMember, "_join", fail)
+
+    async def test() -> None:
+        found = await refused(ClusterBrokers(tmp_path), 1)
+        assert found.code is ErrorCode.BROKER_NOT_AVAILABLE
+        assert "the metadata store cannot be used" in found.message
+
+    run(test())
+    assert len(calls) == attempts
 
 
 # --- the move of a single broker ---

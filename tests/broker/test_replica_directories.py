@@ -14,6 +14,7 @@ from odradek.environment.files import DiskSpace
 from odradek.environment.timers import LoopTimers
 from odradek.ids import LOST_DIRECTORY, BrokerId, TopicName, TopicPartition, Uuid
 from odradek.metadata.image import PartitionImage
+from odradek.slicing import in_slices
 from tests.helpers.virtual_loop import run_virtually
 
 OWN, OTHER = BrokerId(1), BrokerId(2)
@@ -162,5 +163,18 @@ def test_a_stop_ends_the_checks(run: Run) -> None:
         await broker.directories.stop()
         await asyncio.sleep(5 * CHECK_S)
         assert not broker.disk.checks
+
+    run(test)
+
+
+def test_a_start_reports_a_replica_whose_directory_the_metadata_does_not_have(run: Run) -> None:
+    async def test(broker: Broker) -> None:
+        other = Uuid(b"o" * 16)
+        directories = (LOST_DIRECTORY, other)
+        broker.image = PartitionImage(
+            0, OTHER, 1, 1, (OWN, OTHER), (OWN, OTHER), directories=directories
+        )
+        await in_slices(broker.directories.reporting())
+        assert {(TOPIC_ID, 0): DIRECTORY} in broker.reports
 
     run(test)
