@@ -289,16 +289,29 @@ def test_a_broker_stops_if_another_process_registers_with_its_id(
     run(test)
 
 
-def test_a_broker_stops_if_its_metadata_store_was_emptied(run: Callable[[Test], None]) -> None:
+@pytest.mark.parametrize(
+    ("contents", "reason"),
+    [
+        (None, "is empty"),
+        (b'{"version":"1","id":"AAAAAAAAQACAAAAAAAAAAQ"}', "belongs to another cluster"),
+    ],
+)
+def test_a_broker_stops_if_its_metadata_store_was_replaced(
+    run: Callable[[Test], None], contents: bytes | None, reason: str
+) -> None:
     async def test(cluster: ClusterBrokers) -> None:
         broker = next(each for each in IDS if each != cluster.controller_id)
         other = MemoryStore(cluster.ensemble)
         await other.open()
-        await other.delete(znodes.CLUSTER_ID)
+        if contents is None:
+            await other.delete(znodes.CLUSTER_ID)
+        else:
+            await other.set(znodes.CLUSTER_ID, contents)
         cluster.expire(broker)
         error = await cluster.servers[broker].failed()
         assert isinstance(error, KafkaError)
         assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert reason in error.message
         await cluster.stop(broker)
         await other.close()
 

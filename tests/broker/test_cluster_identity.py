@@ -30,10 +30,12 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.checkpoints import MARK_FILE
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.feed_client import FeedClient
 from odradek.metadata.store.ensemble import MemoryEnsemble
 from odradek.metadata.store.interface import (
     NoNodeError,
     NotConnectedError,
+    SessionState,
     UnknownOutcomeError,
 )
 from odradek.metadata.store.memory import MemoryStore
@@ -371,6 +373,56 @@ def test_a_start_continues_after_a_fault_of_its_session(
     run(test())
 
 
+def test_a_store_into_which_another_broker_moves_is_refused(
+    tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    async def test() -> None:
+        cluster = ClusterBrokers(tmp_path)
+        store = MemoryStore(cluster.ensemble)
+        await store.open()
+        await store.create("/odradek")
+        await store.create(store_move.MOVE, b"{}")
+        await store.close()
+        error = await refused(cluster, 2)
+        assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert "moves into this store. Start again" in error.message
+        assert contents(tmp_path) == {"2": None}
+        ensembles.append(cluster.ensemble)
+
+    ensembles: list[MemoryEnsemble] = []
+    run(test())
+    assert list(tree(ensembles[0])) == ["/", "/odradek", store_move.MOVE]
+
+
+def test_hazard_8_a_start_reads_nothing_before_its_session_is_up_to_date(
+    tmp_path: Path,
+    run: Callable[[Coroutine[Any, Any, None]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A mark under a store that seems to be empty would be refused."""
+    calls: list[str] = []
+
+    def record(name: str) -> None:
+        call = getattr(MemoryStore, name)
+
+        async def recorded(store: MemoryStore, *arguments: Any) -> Any:
+            calls.append(name)
+            return await call(store, *arguments)
+
+        monkeypatch.setattr(MemoryStore, name, recorded)
+
+    for name in ("get", "exists", "get_many", "sync"):
+        record(name)
+
+    async def test() -> None:
+        cluster = ClusterBrokers(tmp_path)
+        await cluster.start(1)
+        await cluster.stop()
+
+    run(test())
+    assert calls[0] == "sync"
+
+
 @pytest.mark.parametrize(
     ("error", "attempts"),
     [
@@ -403,6 +455,31 @@ def test_a_start_joins_a_limited_number_of_times(
     assert len(calls) == attempts
 
 
+def test_a_start_ends_with_an_error_that_is_reported_while_it_waits_for_the_metadata(
+    tmp_path: Path,
+    run: Callable[[Coroutine[Any, Any, None]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follows = asyncio.Event()
+
+    async def never(_: FeedClient) -> None:
+        follows.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FeedClient, "caught_up", never)
+
+    async def test() -> None:
+        cluster = ClusterBrokers(tmp_path)
+        starting = asyncio.create_task(refused(cluster, 1))
+        await follows.wait()
+        error = KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, "another cluster")
+        cluster.member(1)._fail(error)
+        assert await starting is error
+        assert cluster.stores[1].state is SessionState.CLOSED
+
+    run(test())
+
+
 # --- the move of a single broker ---
 
 
@@ -413,6 +490,10 @@ def single(path: Path) -> BrokerServer:
         "listeners": "PLAINTEXT://127.0.0.1:0",
     }
     return BrokerServer(BrokerConfig(properties))
+
+
+def open_files() -> list[str]:
+    return [str(each.resolve()) for each in Path("/proc/self/fd").iterdir()]
 
 
 async def single_broker_with_a_topic(path: Path) -> Any:
@@ -438,6 +519,7 @@ def test_the_metadata_of_a_single_broker_moves_into_an_empty_store(
         before = await single_broker_with_a_topic(tmp_path / "1")
         cluster = ClusterBrokers(tmp_path)
         await cluster.start(1)
+        assert not [each for each in open_files() if STORE_FILE in each]
         after = cluster.image(1)
         assert after.cluster_id == before.cluster_id
         assert list(after.topics_by_name) == ["t"]
