@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 
 import pytest
 
 from odradek.config.log_config import LogConfig
+from odradek.errors import KafkaError
 from odradek.ids import TopicPartition
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
@@ -145,3 +147,49 @@ def test_a_flush_covers_the_name_of_the_directory_of_the_log(tmp_path: Path) -> 
     log.flush()
     assert log.directory in files.synced_names
     manager.close()
+
+
+@pytest.mark.parametrize("is_maintained", [True, False])
+def test_names_of_a_new_log_are_synced_once_before_its_first_roll(
+    tmp_path: Path, is_maintained: bool
+) -> None:
+    """`maintain` does it on a thread, so that a roll rarely has to."""
+    synced: list[str] = []
+
+    class Files(FaultyFiles):
+        def fsync_dir(self, path: str) -> None:
+            super().fsync_dir(path)
+            synced.append(path)
+
+    manager = open_manager(tmp_path, LogConfig(), Files())
+    log = open_log(manager)
+    append(log, [b"1"])
+    if is_maintained:
+        manager.maintain(NOW_MS)
+    counts = []
+    for _ in range(3):
+        synced.clear()
+        log.roll(NOW_MS)
+        append(log, [b"2"])
+        counts.append(synced.count(log.directory))
+    assert counts == [0 if is_maintained else 1, 0, 0]
+    log.delete_records(3)
+    manager.maintain(NOW_MS)
+    manager.retain(NOW_MS)
+    assert len(log.segments) == 1
+    synced.clear()
+    log.roll(NOW_MS)
+    assert synced.count(log.directory) == 0, "the maintenance has synced the new head"
+    manager.close()
+
+
+def test_failed_sync_of_the_names_takes_the_directory_offline(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, LogConfig(), files)
+    log = open_log(manager)
+    append(log, [b"1"])
+    files.fail_fsync = OSError(errno.EIO, "input/output error")
+    with pytest.raises(KafkaError):
+        log.roll(NOW_MS)
+    assert log.log_dir.offline
+    manager.close(clean=False)

@@ -71,6 +71,46 @@ def test_invalid_batch_and_all_later_batches_are_cut(tmp_path: Path, damage: str
     manager.close()
 
 
+@pytest.mark.parametrize("at", [1, 4, 5, 11])
+def test_batch_of_an_earlier_epoch_and_all_later_batches_are_cut(
+    tmp_path: Path, at: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A power cut brought truncated batches back behind new ones. `at` may begin a segment."""
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for number in range(14):
+        append(log, [b"%03d" % number * 30], 12)
+    positions = {
+        header.base_offset: (segment.file.path, position)
+        for segment in log.segments
+        for position, header in segment.headers(0)
+    }
+    manager.close(clean=False)
+    for number in range(at, 14):
+        path, position = positions[number]
+        with Path(path).open("r+b") as file:
+            file.seek(position + 12)  # the leader epoch, which no CRC covers
+            file.write((8).to_bytes(4, "big"))
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    assert values_of(log) == [b"%03d" % number * 30 for number in range(at)]
+    assert log.epochs.entries() == [(12, 0)]
+    assert f"the batch at offset {at} has leader epoch 8 after 12" in caplog.text
+    append(log, [b"next"], 13)
+    manager.close(clean=False)
+    log = open_log(open_manager(tmp_path, CONFIG))
+    assert values_of(log)[-1] == b"next"
+
+
+def test_batches_without_a_leader_epoch_are_kept(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    for epoch in (3, -1, 3, -1, 2):
+        append(log, [b"value"], epoch)
+    manager.close(clean=False)
+    assert open_log(open_manager(tmp_path, CONFIG)).log_end_offset == 4
+
+
 def test_only_segments_above_the_recovery_point_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

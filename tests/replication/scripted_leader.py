@@ -321,12 +321,15 @@ async def look_up(it: Follower, offsets: dict[int, tuple[int, int]]) -> None:
 
 
 def run_follower(root: Path, test: Callable[[Follower], Any], **options: Any) -> None:
-    """Run a test coroutine with a follower."""
+    """Run a test coroutine with a follower. No callback may raise an exception."""
+    problems: list[dict[str, Any]] = []
 
     async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, each: problems.append(each))
         follower = Follower(root, **options)
         await test(follower)
         await follower.fetchers.stop()
         follower.manager.close()
 
     asyncio.run(main())
+    assert not problems

@@ -65,6 +65,7 @@ def test_change_between_two_slices_ends_the_appends(tmp_path: Path, change: str)
             it.fetchers.unfollow([partition.topic_partition])
         elif change == "stop":
             await it.fetchers.stop()
+            assert it.timers.armed == 0
         else:
             it.follow(partition, epoch=6)
         for _ in range(20):

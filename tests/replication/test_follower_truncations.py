@@ -125,6 +125,28 @@ def test_partition_of_a_new_epoch_is_fetched_when_the_truncation_has_ended(tmp_p
     run_follower(tmp_path, test)
 
 
+def test_partition_of_a_new_epoch_may_come_before_the_end_of_the_truncation_is_noticed(
+    tmp_path: Path,
+) -> None:
+    """The thread has ended, and its callback follows."""
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, 1))
+        it.catch_up.answer(session_id=0)  # of the session without partitions
+        it.release()
+        assert not partition.log.is_truncating
+        it.follow(partition, epoch=6)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        (fetched,) = it.catch_up.partitions
+        assert (fetched.current_leader_epoch, fetched.fetch_offset) == (6, 1)
+
+    run_follower(tmp_path, test)
+
+
 def test_divergence_that_cuts_nothing_backs_off(tmp_path: Path) -> None:
     """A leader that contradicts itself is not asked again and again."""
 

@@ -308,6 +308,31 @@ def test_repeated_flush_precedes_the_next_fetch(tmp_path: Path) -> None:
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 
 
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_partition_that_is_unfollowed_during_its_first_flush_is_not_fetched(
+    tmp_path: Path, has_failed: bool
+) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        ((flush, work),) = it.executor.held
+        it.executor.held = []
+        if has_failed:
+            flush.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no flush"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        it.fetchers.unfollow([partition.topic_partition])
+        if not has_failed:
+            flush.set_result(work())
+        await asyncio.sleep(0)
+        it.timers.advance(SETTINGS.backoff_ms)
+        assert not it.executor.held
+        assert not [each for channel in it.channels for each in channel.asked]
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
 # --- late and invalid responses ---
 
 
@@ -513,6 +538,55 @@ def test_response_that_does_not_belong_to_the_session_costs_the_connection(
     run_follower(tmp_path, test)
 
 
+def test_each_connection_waits_for_its_own_delay(tmp_path: Path) -> None:
+    """An earlier wake, or another reason to fetch, does not shorten it."""
+
+    async def test(it: Follower) -> None:
+        first, second, failing = it.partition(0), it.partition(1), it.partition(2)
+        it.follow_in_sync(first)
+        it.catch_up.answer(session_id=0)
+        it.follow(failing)
+        it.catch_up.answer(failed(2, ErrorCode.UNKNOWN_LEADER_EPOCH))
+        it.catch_up.answer(session_id=0)
+        for _ in range(3):  # the next delays are 50, 100 and 200 ms
+            it.in_sync.lose()
+            it.timers.advance(200)
+        it.in_sync.lose()
+        it.follow(second)
+        it.catch_up.lose()
+        assert not it.in_sync.asked, "its delay is 400 ms"
+        it.timers.advance(50)
+        assert it.catch_up.asked
+        assert not it.in_sync.asked
+        it.timers.advance(349)
+        assert not it.in_sync.asked
+        it.timers.advance(1)
+        assert it.in_sync.asked
+
+    run_follower(tmp_path, test)
+
+
+def test_repeated_invalid_response_has_a_growing_delay_and_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(it: Follower) -> None:
+        it.follow_in_sync(it.partition())
+        it.in_sync.answer()
+        for delay_ms in (50, 100, 200):
+            channel = it.in_sync
+            channel.answer(nothing(7))  # it was not requested
+            assert channel.closed
+            it.timers.advance(delay_ms - 1)
+            assert channel is [each for each in it.channels if each.purpose == "in-sync"][-1]
+            it.timers.advance(1)
+            assert it.in_sync.asked
+
+    with caplog.at_level(logging.DEBUG):
+        run_follower(tmp_path, test)
+    levels = [each.levelname for each in caplog.records if "a fetch from broker" in each.message]
+    assert levels == ["WARNING", "DEBUG", "DEBUG"]
+
+
 def test_leader_with_a_new_address_gets_a_new_connection(tmp_path: Path) -> None:
     async def test(it: Follower) -> None:
         it.follow_in_sync(it.partition())
@@ -536,6 +610,7 @@ def test_fetcher_without_partitions_closes_its_connections(tmp_path: Path) -> No
         assert all(each.closed for each in it.channels if each.address[0] == "broker-1")
         it.fetchers.unfollow([partition.topic_partition])
         assert all(each.closed for each in it.channels)
+        assert it.timers.armed == 0, "the end of a connection is not an error"
         it.timers.advance(100_000)
         assert it.timers.armed == 0
 

@@ -54,6 +54,9 @@ class LogFlusher:
         self._point_max = LONG_MAX
         self._directory_synced = False
         self._epochs_synced = True
+        # Files that were created, and those whose names are on the disk.
+        self._names_created = 1
+        self._names_synced = int(recovery_point > 0)
         self._closed = False
         self._all_synced = False
 
@@ -64,11 +67,6 @@ class LogFlusher:
             return self.recovery_point
         base_offset = self._segments.active.base_offset  # before `_rolled`: see `segment_rolled`
         return min([base_offset, self.recovery_point, *(s.base_offset for s in self._rolled)])
-
-    @property
-    def names_synced(self) -> bool:
-        """Whether a flush has synced all names in the directory of the log."""
-        return self._directory_synced
 
     def file_created(self) -> None:
         """Have the next flush sync the directory, because it has a new file."""
@@ -83,12 +81,29 @@ class LogFlusher:
         self._epochs_synced = False
         self._directory_synced = False
 
+    def sync_head(self) -> None:
+        """Sync the name of the only segment, before a second segment is created.
+
+        A power cut could otherwise keep the name of the second segment and lose that of the first
+        one. The log would then seem to start at the second segment. A replica with such a log could
+        be elected, and the others would take over its log start. `flush_if_due` does this on a
+        thread, so that a roll rarely has to.
+
+        Raises:
+            OSError: The directory could not be synced.
+        """
+        created = self._names_created
+        if len(self._segments) == 1 and self._names_synced < created:
+            self._log_dir.files.fsync_dir(self._directory)
+            self._names_synced = created
+
     def segment_rolled(self, segment: LogSegment) -> None:
         """Have the next flush sync the files of `segment`.
 
         Called before another segment becomes the active one.
         """
         self._rolled.append(segment)
+        self._names_created += 1
         self._directory_synced = False
 
     def flush_to(self, offset: int) -> None:
@@ -122,7 +137,7 @@ class LogFlusher:
     def flush_if_due(self, now_ms: int, flush_ms: int) -> bool:
         """Flush rolled segments. Flush all records if the last flush is `flush_ms` ago.
 
-        Runs on a thread.
+        Runs on a thread. The name of an only segment is synced in any case.
 
         Returns:
             Whether the checkpoint's recovery point has moved.
@@ -132,6 +147,7 @@ class LogFlusher:
         if self._closed or self._log_dir.offline or not (unflushed or self._rolled):
             self.last_flush_ms = now_ms
             return False
+        self._sync_head_early()
         if self.last_flush_ms < 0:
             self.last_flush_ms = now_ms
         active_base = self._segments.active.base_offset
@@ -141,6 +157,14 @@ class LogFlusher:
         elif self._rolled or self.recovery_point < active_base:
             self.flush_to(active_base)
         return self.checkpoint_offset > before
+
+    def _sync_head_early(self) -> None:
+        try:
+            self.sync_head()
+        except OSError as error:
+            if self._closed:
+                raise self._log_dir.error("the log was closed") from error
+            raise self._log_dir.fail(error, f"syncing {self._directory}") from error
 
     def begin_truncation(self, offset: int) -> None:
         """Keep the recovery point at or below `offset` until `truncate` has returned.
@@ -160,6 +184,7 @@ class LogFlusher:
                 self.recovery_point = min(self.recovery_point, end)
             active = self._segments.active
             self._rolled = [s for s in self._rolled if s in self._segments and s is not active]
+            self._names_created += 1
             self._directory_synced = self._epochs_synced = False
 
     def sync_truncated(self) -> None:
@@ -203,9 +228,11 @@ class LogFlusher:
         """Sync the small files and the names in the directory, and the name of the directory."""
         # First, because files that are created from now on are not covered.
         self._directory_synced = self._epochs_synced = True
+        created = self._names_created
         for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
             self._sync_file(f"{self._directory}/{name}")
         self._log_dir.files.fsync_dir(self._directory)
+        self._names_synced = created
         self._log_dir.sync_names()
 
     def _sync_file(self, path: str) -> None:

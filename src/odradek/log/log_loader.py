@@ -485,7 +485,7 @@ def good_batches(
                 leader_epoch,
             )
             return
-        leader_epoch = header.partition_leader_epoch
+        leader_epoch = max(leader_epoch, header.partition_leader_epoch)
         next_offset = header.last_offset + 1
         yield position, header
         position += size

@@ -499,15 +499,8 @@ class UnifiedLog:
                 raise self._append_failed(error) from error
 
     def _roll(self, now_ms: int, base_offset: int) -> LogSegment:
-        """Start a new segment. The next flush syncs the files of the old one.
-
-        The name of the first file of a log must be on the disk before a second one exists. If a
-        power cut lost only the first, the log would start at the second.
-
-        An OSError leaves the log unchanged.
-        """
-        if len(self.segments) == 1 and not self.flusher.names_synced:
-            self.log_dir.files.fsync_dir(self.directory)
+        """Start a new segment, or change nothing. The next flush syncs the files of the old one."""
+        self.flusher.sync_head()
         segment = self._new_segment(base_offset, now_ms)
         segment.create_files()
         rolled = self.segments.active

@@ -218,7 +218,7 @@ class ReplicaFetcher:
             self._begin(replica)
 
     def truncated(self, replica: FollowedReplica) -> None:
-        """Fetch a replica again whose log was truncated."""
+        """Fetch a replica whose log was truncated, unless it was added after that."""
         if replica.phase is ReplicaPhase.PAUSED:
             self._begin(replica)
             self.fetch()
@@ -236,7 +236,7 @@ class ReplicaFetcher:
             self._plan.resume(replica)
 
     def _flush_first(self, replica: FollowedReplica, attempt: int) -> None:
-        if self._stopped or replica.phase is not ReplicaPhase.PAUSED:
+        if replica.phase is not ReplicaPhase.PAUSED:
             return
         parts = self._parts
         flush = parts.loop.run_in_executor(parts.executor, replica.log.flush)
@@ -245,7 +245,7 @@ class ReplicaFetcher:
     def _flushed_first(
         self, replica: FollowedReplica, attempt: int, flush: asyncio.Future[None]
     ) -> None:
-        if flush.cancelled() or self._stopped or replica.phase is not ReplicaPhase.PAUSED:
+        if flush.cancelled() or replica.phase is not ReplicaPhase.PAUSED:
             return
         error = flush.exception()
         if error is None:
@@ -415,7 +415,6 @@ class ReplicaFetcher:
         if response.error_code:
             self._session_refused(connection, response.error_code)
             return _DONE
-        connection.failures = 0
         self._plan.responded(session)
         now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp([], [], [])
         for topic in response.responses:
@@ -443,6 +442,7 @@ class ReplicaFetcher:
                     self._appended(session, replica, data, info, follow_up)
         if any(follow_up):
             yield from self._follow_up(follow_up, cost)
+        connection.failures = 0
         return _DONE
 
     def _session_refused(self, connection: _Connection, error_code: int) -> None:

@@ -139,7 +139,8 @@ class RecoveredLeaderEpochs:
 
     def check(self, header: BatchHeader) -> None:
         """Compare the file with a batch below the recovery point, whose epoch it must have."""
-        epoch = self.last = header.partition_leader_epoch
+        epoch = header.partition_leader_epoch
+        self.last = max(self.last, epoch)
         if epoch >= 0 and header.last_offset >= self._log_start_offset:
             self.agree &= self.cache.epoch_for(header.last_offset) == epoch
 
