@@ -17,6 +17,7 @@ from odradek.controller.placement import plan_partitions, plan_topics
 from odradek.controller.replica_placer import Between
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
+from odradek.metadata import record_classes
 from odradek.metadata.config_changes import ConfigChange, ResourceType, plan_config_change
 from odradek.metadata.features import FeatureUpdate, check_update, with_levels
 from odradek.metadata.image import (
@@ -37,12 +38,6 @@ from odradek.metadata.quotas import Entity, QuotaAlteration, planning_alteration
 from odradek.metadata.records import MetadataRecord
 from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic, check_change_count
 from odradek.metadata.znodes import PRODUCER_ID_BLOCK_SIZE
-from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
-from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
-from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
-from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
-from odradek.protocol.messages.topic_record import TopicRecord
-from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 
 R = TypeVar("R")
@@ -75,7 +70,7 @@ def planning_topics(
             continue
         topic = created.image
         # Configs come first. If the write is divided, no partition exists without them.
-        plan.records.append(TopicRecord(topic.name, topic.topic_id))
+        plan.records.append(record_classes.TopicRecord(topic.name, topic.topic_id))
         plan.records += config_records(ResourceType.TOPIC, topic.name, {}, created.configs)
         for partition in topic.partitions:
             plan.records.append(partition_record(topic.topic_id, partition))
@@ -100,7 +95,7 @@ def planning_topic_deletions(
             plan.result.append(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, text))
             continue
         seen.add(topic_id)
-        plan.records.append(RemoveTopicRecord(topic_id))
+        plan.records.append(record_classes.RemoveTopicRecord(topic_id))
         plan.result.append(None)
     return plan
 
@@ -188,7 +183,7 @@ def plan_features(
     plan: Plan[KafkaError | None] = Plan(None)
     for name in changes:
         if levels.get(name, 0) != before.get(name, 0):
-            plan.records.append(FeatureLevelRecord(name, levels.get(name, 0)))
+            plan.records.append(record_classes.FeatureLevelRecord(name, levels.get(name, 0)))
     return plan
 
 
@@ -198,7 +193,7 @@ def plan_producer_ids(image: MetadataImage, broker: BrokerId) -> Plan[range]:
     block = range(first, first + PRODUCER_ID_BLOCK_SIZE)
     registration = image.brokers.get(broker)
     epoch = -1 if registration is None else registration.epoch
-    return Plan(block, [ProducerIdsRecord(broker, epoch, block.stop)])
+    return Plan(block, [record_classes.ProducerIdsRecord(broker, epoch, block.stop)])
 
 
 def plan_deletions_finished(
@@ -225,7 +220,7 @@ def planning_single_broker(image: MetadataImage, broker: BrokerRegistration) -> 
     plan: Plan[None] = Plan(None, [registration_record(broker)])
     for other in image.brokers.values():
         if other.id != broker.id:
-            plan.records.append(UnregisterBrokerRecord(other.id, other.epoch))
+            plan.records.append(record_classes.UnregisterBrokerRecord(other.id, other.epoch))
     for topic_id, deletion in image.deletions.items():
         if deletion.brokers != (broker.id,):
             own = TopicDeletion(deletion.name, (broker.id,))
@@ -233,7 +228,9 @@ def planning_single_broker(image: MetadataImage, broker: BrokerRegistration) -> 
     left = ELEMENTS_PER_SLICE
     for topic in image.topics_by_id.values():
         for partition in topic.partitions:
-            record = PartitionChangeRecord(partition.partition, topic.topic_id, leader=NO_LEADER)
+            record = record_classes.PartitionChangeRecord(
+                partition.partition, topic.topic_id, leader=NO_LEADER
+            )
             if broker.id in partition.replicas:
                 record.leader = broker.id
                 record.isr = [broker.id]

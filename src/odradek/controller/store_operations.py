@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odradek.ids import Uuid
-from odradek.metadata import znodes
+from odradek.metadata import record_classes, znodes
 from odradek.metadata.config_changes import CONFIG_PATHS, ResourceType
 from odradek.metadata.delta import MetadataDelta, TopicDelta
 from odradek.metadata.image import MetadataImage, Overrides, TopicDeletion, TopicImage
@@ -20,7 +20,6 @@ from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quota_nodes import quota_operations
 from odradek.metadata.quotas import USER, Entity
 from odradek.metadata.store.interface import Create, Delete, Operation, Set
-from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 
 _NOTHING: Mapping[Uuid, Any] = {}
@@ -182,7 +181,7 @@ def _quota_operations(delta: MetadataDelta, new: MetadataImage) -> list[Operatio
 
 def _producer_id_operations(delta: MetadataDelta) -> list[Operation]:
     for record in reversed(delta.records):
-        if isinstance(record, ProducerIdsRecord):
+        if isinstance(record, record_classes.ProducerIdsRecord):
             last = record.next_producer_id - 1
             first = record.next_producer_id - znodes.PRODUCER_ID_BLOCK_SIZE
             data = znodes.encode_producer_id_block(record.broker_id, first, last)

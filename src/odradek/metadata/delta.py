@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.config_changes import ResourceType
@@ -36,21 +36,23 @@ from odradek.metadata.image import (
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quotas import Entity, entity_of
 from odradek.metadata.records import InvalidRecord, MetadataRecord
-from odradek.protocol.messages.broker_registration_change_record import (
-    BrokerRegistrationChangeRecord,
-)
-from odradek.protocol.messages.client_quota_record import ClientQuotaRecord
-from odradek.protocol.messages.config_record import ConfigRecord
-from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
-from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
-from odradek.protocol.messages.partition_record import PartitionRecord
-from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
-from odradek.protocol.messages.register_broker_record import RegisterBrokerRecord
-from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
-from odradek.protocol.messages.topic_deletion_record import TopicDeletionRecord
-from odradek.protocol.messages.topic_record import TopicRecord
-from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
+
+if TYPE_CHECKING:
+    from odradek.protocol.messages.broker_registration_change_record import (
+        BrokerRegistrationChangeRecord,
+    )
+    from odradek.protocol.messages.client_quota_record import ClientQuotaRecord
+    from odradek.protocol.messages.config_record import ConfigRecord
+    from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
+    from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
+    from odradek.protocol.messages.partition_record import PartitionRecord
+    from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
+    from odradek.protocol.messages.register_broker_record import RegisterBrokerRecord
+    from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
+    from odradek.protocol.messages.topic_deletion_record import TopicDeletionRecord
+    from odradek.protocol.messages.topic_record import TopicRecord
+    from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 
 LEADER_UNCHANGED = -2
 RECOVERY_STATE_UNCHANGED = -1
@@ -262,7 +264,7 @@ class MetadataDelta:
             InvalidRecord: The record does not fit.
         """
         try:
-            _REPLAYS[type(record)](self, record)
+            _REPLAYS[type(record).__name__](self, record)
         except InvalidRecord:
             raise
         except ValueError as error:  # a number that is not in an enumeration
@@ -544,17 +546,18 @@ def _producer_ids(delta: MetadataDelta, record: ProducerIdsRecord) -> None:
     delta.next_producer_id = record.next_producer_id
 
 
-_REPLAYS: dict[type, Callable[[MetadataDelta, Any], None]] = {
-    RegisterBrokerRecord: _register_broker,
-    UnregisterBrokerRecord: _unregister_broker,
-    BrokerRegistrationChangeRecord: _broker_registration_change,
-    TopicRecord: _topic,
-    PartitionRecord: _partition,
-    PartitionChangeRecord: _partition_change,
-    RemoveTopicRecord: _remove_topic,
-    TopicDeletionRecord: _topic_deletion,
-    ConfigRecord: _config,
-    ClientQuotaRecord: _quota,
-    FeatureLevelRecord: _feature,
-    ProducerIdsRecord: _producer_ids,
+_REPLAYS: dict[str, Callable[[MetadataDelta, Any], None]] = {
+    "RegisterBrokerRecord": _register_broker,
+    "UnregisterBrokerRecord": _unregister_broker,
+    "BrokerRegistrationChangeRecord": _broker_registration_change,
+    "TopicRecord": _topic,
+    "PartitionRecord": _partition,
+    "PartitionChangeRecord": _partition_change,
+    "RemoveTopicRecord": _remove_topic,
+    "TopicDeletionRecord": _topic_deletion,
+    "ConfigRecord": _config,
+    "ClientQuotaRecord": _quota,
+    "FeatureLevelRecord": _feature,
+    "ProducerIdsRecord": _producer_ids,
 }
+"""By the name of the class, so that no class is imported before its first record."""

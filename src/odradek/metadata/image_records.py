@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from odradek.ids import BrokerId, Uuid
+from odradek.metadata import record_classes
 from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.delta import merged
 from odradek.metadata.image import (
@@ -25,21 +26,6 @@ from odradek.metadata.image import (
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quotas import Entity
 from odradek.metadata.records import MetadataRecord
-from odradek.protocol.messages.client_quota_record import ClientQuotaRecord, EntityData
-from odradek.protocol.messages.config_record import ConfigRecord
-from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
-from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
-from odradek.protocol.messages.partition_record import PartitionRecord
-from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
-from odradek.protocol.messages.register_broker_record import (
-    BrokerEndpoint,
-    BrokerFeature,
-    RegisterBrokerRecord,
-)
-from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
-from odradek.protocol.messages.topic_deletion_record import TopicDeletionRecord
-from odradek.protocol.messages.topic_record import TopicRecord
-from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 
 _REPLICA_SETS = {
     "isr": "isr",
@@ -82,7 +68,7 @@ def compared(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord 
     for topic_id, topic in old.topics_by_id.items():
         if _is_removed(topic, topic_id, new):
             removed.append(topic)
-            yield RemoveTopicRecord(topic.topic_id)
+            yield record_classes.RemoveTopicRecord(topic.topic_id)
         else:
             yield None
     for topic_id, topic in new.topics_by_id.items():
@@ -103,7 +89,7 @@ def compared(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord 
     yield from _configs(ResourceType.CLIENT_METRICS, old.client_metrics, new.client_metrics)
     yield from _compared_maps(old.client_quotas, new.client_quotas, quota_records)
     if new.next_producer_id != old.next_producer_id:
-        yield ProducerIdsRecord(next_producer_id=new.next_producer_id)
+        yield record_classes.ProducerIdsRecord(next_producer_id=new.next_producer_id)
 
 
 def _is_removed(topic: TopicImage, topic_id: Uuid, new: MetadataImage) -> bool:
@@ -141,7 +127,7 @@ def _compared_maps(
 def topic_records(before: TopicImage | None, topic: TopicImage) -> Iterator[MetadataRecord]:
     """Yield the records of a topic: all of it if it is new, otherwise changed partitions."""
     if before is None:
-        yield TopicRecord(topic.name, topic.topic_id)
+        yield record_classes.TopicRecord(topic.name, topic.topic_id)
         for partition in topic.partitions:
             yield partition_record(topic.topic_id, partition)
         return
@@ -156,9 +142,9 @@ def _compared_partitions(before: TopicImage, topic: TopicImage) -> Iterator[Meta
             yield None
 
 
-def partition_record(topic_id: Uuid, partition: PartitionImage) -> PartitionRecord:
+def partition_record(topic_id: Uuid, partition: PartitionImage) -> record_classes.PartitionRecord:
     """Return the record of the whole state of a partition."""
-    return PartitionRecord(
+    return record_classes.PartitionRecord(
         partition_id=partition.partition,
         topic_id=topic_id,
         replicas=list(partition.replicas),
@@ -177,7 +163,7 @@ def partition_record(topic_id: Uuid, partition: PartitionImage) -> PartitionReco
 
 def partition_change(
     topic_id: Uuid, before: PartitionImage, after: PartitionImage
-) -> PartitionChangeRecord | PartitionRecord | None:
+) -> record_classes.PartitionChangeRecord | record_classes.PartitionRecord | None:
     """Return the record of the change of an existing partition, or None if nothing changes.
 
     It is a PartitionChangeRecord, unless the leader epoch rises by more than one: then it is the
@@ -185,7 +171,7 @@ def partition_change(
     """
     if after == before:
         return None
-    record = PartitionChangeRecord(after.partition, topic_id)
+    record = record_classes.PartitionChangeRecord(after.partition, topic_id)
     if after.leader != before.leader or after.leader_epoch != before.leader_epoch:
         record.leader = after.leader
     for name, field in _REPLICA_SETS.items():
@@ -213,9 +199,9 @@ def _deletions(
     yield from _compared_maps(replayed, new.deletions, records)
 
 
-def deletion_record(topic_id: Uuid, deletion: TopicDeletion) -> TopicDeletionRecord:
+def deletion_record(topic_id: Uuid, deletion: TopicDeletion) -> record_classes.TopicDeletionRecord:
     """Return the record of a deletion. Without brokers it ends the deletion."""
-    return TopicDeletionRecord(topic_id, deletion.name, list(deletion.brokers))
+    return record_classes.TopicDeletionRecord(topic_id, deletion.name, list(deletion.brokers))
 
 
 # --- brokers, features, configs, quotas ---
@@ -223,7 +209,7 @@ def deletion_record(topic_id: Uuid, deletion: TopicDeletion) -> TopicDeletionRec
 
 def _features(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord | None]:
     def records(name: str, _before: int | None, level: int | None) -> Iterator[MetadataRecord]:
-        yield FeatureLevelRecord(name, level or 0)
+        yield record_classes.FeatureLevelRecord(name, level or 0)
 
     yield from _compared_maps(old.features, new.features, records)
 
@@ -235,23 +221,26 @@ def _brokers(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord 
         if after is not None:
             yield registration_record(after)
         elif before is not None:
-            yield UnregisterBrokerRecord(broker_id, before.epoch)
+            yield record_classes.UnregisterBrokerRecord(broker_id, before.epoch)
 
     yield from _compared_maps(old.brokers, new.brokers, records)
 
 
-def registration_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
+def registration_record(broker: BrokerRegistration) -> record_classes.RegisterBrokerRecord:
     """Return the record of a broker's registration with its whole state."""
-    return RegisterBrokerRecord(
+    return record_classes.RegisterBrokerRecord(
         broker_id=broker.id,
         incarnation_id=broker.incarnation_id,
         broker_epoch=broker.epoch,
         end_points=[
-            BrokerEndpoint(each.listener, each.host, each.port, int(each.security_protocol))
+            record_classes.BrokerEndpoint(
+                each.listener, each.host, each.port, int(each.security_protocol)
+            )
             for each in broker.listeners
         ],
         features=[
-            BrokerFeature(name, low, high) for name, (low, high) in sorted(broker.features.items())
+            record_classes.BrokerFeature(name, low, high)
+            for name, (low, high) in sorted(broker.features.items())
         ],
         rack=broker.rack,
         fenced=broker.fenced,
@@ -274,29 +263,29 @@ def _configs(
 
 def config_records(
     kind: ResourceType, name: str, before: Overrides | None, after: Overrides | None
-) -> Iterator[ConfigRecord]:
+) -> Iterator[record_classes.ConfigRecord]:
     """Yield the records that change a resource's overrides from `before` to `after`."""
     before, after = before or _NO_OVERRIDES, after or _NO_OVERRIDES
     for key in before:
         if key not in after:
-            yield ConfigRecord(int(kind), name, key, None)
+            yield record_classes.ConfigRecord(int(kind), name, key, None)
     for key, value in after.items():
         if before.get(key) != value:
-            yield ConfigRecord(int(kind), name, key, value)
+            yield record_classes.ConfigRecord(int(kind), name, key, value)
 
 
 def quota_records(
     entity: Entity, before: Mapping[str, float] | None, after: Mapping[str, float] | None
-) -> Iterator[ClientQuotaRecord]:
+) -> Iterator[record_classes.ClientQuotaRecord]:
     """Yield the records that change an entity's quotas from `before` to `after`."""
     before, after = before or _NO_RATES, after or _NO_RATES
     for key in before:
         if key not in after:
-            yield ClientQuotaRecord(_entity_data(entity), key, remove=True)
+            yield record_classes.ClientQuotaRecord(_entity_data(entity), key, remove=True)
     for key, value in after.items():
         if before.get(key) != value:
-            yield ClientQuotaRecord(_entity_data(entity), key, value)
+            yield record_classes.ClientQuotaRecord(_entity_data(entity), key, value)
 
 
-def _entity_data(entity: Entity) -> list[EntityData]:
-    return [EntityData(kind, name) for kind, name in entity]
+def _entity_data(entity: Entity) -> list[record_classes.EntityData]:
+    return [record_classes.EntityData(kind, name) for kind, name in entity]

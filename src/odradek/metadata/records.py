@@ -9,43 +9,32 @@ this form.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from odradek.metadata import record_classes
 from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.messages.broker_registration_change_record import (
-    BrokerRegistrationChangeRecord,
-)
-from odradek.protocol.messages.client_quota_record import ClientQuotaRecord
-from odradek.protocol.messages.config_record import ConfigRecord
-from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
-from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
-from odradek.protocol.messages.partition_record import PartitionRecord
-from odradek.protocol.messages.producer_ids_record import ProducerIdsRecord
-from odradek.protocol.messages.register_broker_record import RegisterBrokerRecord
-from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
-from odradek.protocol.messages.topic_deletion_record import TopicDeletionRecord
-from odradek.protocol.messages.topic_record import TopicRecord
-from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 
-MetadataRecord = (
-    RegisterBrokerRecord
-    | UnregisterBrokerRecord
-    | BrokerRegistrationChangeRecord
-    | TopicRecord
-    | PartitionRecord
-    | PartitionChangeRecord
-    | RemoveTopicRecord
-    | TopicDeletionRecord
-    | ConfigRecord
-    | ClientQuotaRecord
-    | ProducerIdsRecord
-    | FeatureLevelRecord
-)
+if TYPE_CHECKING:
+    MetadataRecord: TypeAlias = (
+        record_classes.RegisterBrokerRecord
+        | record_classes.UnregisterBrokerRecord
+        | record_classes.BrokerRegistrationChangeRecord
+        | record_classes.TopicRecord
+        | record_classes.PartitionRecord
+        | record_classes.PartitionChangeRecord
+        | record_classes.RemoveTopicRecord
+        | record_classes.TopicDeletionRecord
+        | record_classes.ConfigRecord
+        | record_classes.ClientQuotaRecord
+        | record_classes.ProducerIdsRecord
+        | record_classes.FeatureLevelRecord
+    )
+else:
+    MetadataRecord: TypeAlias = Message
 
 FRAME_VERSION = 1
 _VARINT_BYTES_MAX = 5
-_CLASSES: dict[int, type[Message]] = {cls.API_KEY: cls for cls in MetadataRecord.__args__}
 
 
 class InvalidRecord(ValueError):
@@ -76,7 +65,8 @@ def read_frame(value: bytes | memoryview) -> Frame:
 
 def record_class(api_key: int) -> type[Message] | None:
     """Return the class of a type of records, or None if the type changes no image."""
-    return _CLASSES.get(api_key)
+    name = record_classes.RECORD_TYPES.get(api_key)
+    return None if name is None else getattr(record_classes, name)
 
 
 def decode_frame(frame: Frame) -> MetadataRecord:
@@ -85,7 +75,7 @@ def decode_frame(frame: Frame) -> MetadataRecord:
     Raises:
         InvalidRecord: The type is unknown, the version is too new, or the record is malformed.
     """
-    cls = _CLASSES.get(frame.api_key)
+    cls = record_class(frame.api_key)
     if cls is None:
         raise InvalidRecord(f"unknown type of record {frame.api_key}")
     if not cls.MIN_VERSION <= frame.version <= cls.MAX_VERSION:
