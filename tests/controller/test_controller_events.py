@@ -57,9 +57,16 @@ def test_listener_is_called_at_each_change_of_the_controller() -> None:
         assert seen == [(NO_LEADER, False)]
         world.advance(20)
         assert others[-1] == world.controller()._node_id
-        _call(world, other.store.disconnect)
+        third = next(
+            node
+            for node in world.nodes.values()
+            if node is not active and not node.controller.is_active
+        )
+        known: list[BrokerId] = []
+        third.controller.subscribe(lambda: known.append(third.controller.controller_id))
+        _call(world, third.store.disconnect)
         world.advance(5)
-        assert NO_LEADER in others
+        assert known == [NO_LEADER, world.controller()._node_id]
 
 
 def test_stopped_controller_contends_no_longer() -> None:
@@ -241,6 +248,26 @@ def test_request_does_not_wait_for_a_broker_that_is_fenced_in_the_meantime() -> 
             begin = world.clock.monotonic_ms()
             await call
             assert world.clock.monotonic_ms() - begin < 3_000
+
+        world.run(create())
+
+
+def test_request_ends_with_the_poll_that_reports_its_change() -> None:
+    with running(settings=PATIENT) as world:
+        node = _other(world)
+        node.polls = False
+        world.advance(1)
+
+        async def create() -> None:
+            topic = NewTopic("a", assignments=[(0, [node.id])])
+            call = asyncio.ensure_future(world.controller().create_topics([topic]))
+            await asyncio.sleep(1)
+            assert not call.done()
+            node.polls = True
+            begin = world.clock.monotonic_ms()
+            await call
+            assert world.clock.monotonic_ms() - begin < 1_000
+            assert node.image.offset == world.controller().image.offset
 
         world.run(create())
 
