@@ -32,6 +32,7 @@ from odradek.protocol.messages.produce_response import PartitionProduceResponse,
 from odradek.records.record import iter_records
 from odradek.result_tasks import wait
 from testkit.requests import batch, fetch, produce
+from tests.helpers.broker_channels import channel_to, port_of
 from tests.helpers.inline_cleaner import InlineCleaner
 from tests.helpers.running_clock import RunningClock
 
@@ -129,14 +130,11 @@ class ClusterBrokers:
         return self.servers[broker_id].services.image()
 
     def port(self, broker_id: int, listener: str = "CLIENTS") -> int:
-        endpoints = self.servers[broker_id]._running_server.endpoints
-        (port,) = [each.port for each in endpoints if each.name == listener]
-        return port
+        return port_of(self.servers[broker_id], listener)
 
     def channel(self, broker_id: int, listener: str = "CLIENTS") -> BrokerChannel:
         """Return a new connection to a listener of a broker."""
-        port = self.port(broker_id, listener)
-        channel = BrokerChannel("127.0.0.1", port, Environment(), client_id="client")
+        channel = channel_to(self.servers[broker_id], listener)
         self._channels.append(channel)
         return channel
 

@@ -16,7 +16,6 @@ from typing import Any
 from odradek.broker.broker import BrokerServer
 from odradek.client.broker_channel import BrokerChannel
 from odradek.config.broker import BrokerConfig
-from odradek.environment.environment import Environment
 from odradek.ids import BrokerId
 from odradek.metadata.controller_channel import ControllerNode
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
@@ -27,6 +26,7 @@ from odradek.protocol.codec import Message
 from odradek.protocol.registry import response_class
 from odradek.result_tasks import wait
 from odradek.results import Result
+from tests.helpers.broker_channels import channel_to, port_of
 
 CONTROLLER_ID, OTHER_ID = 1, 2
 EPOCH = 77
@@ -119,14 +119,11 @@ class TwoBrokers:
         return self.servers[broker_id].services.image()
 
     def port(self, broker_id: int, listener: str) -> int:
-        endpoints = self.servers[broker_id]._running_server.endpoints
-        (port,) = [each.port for each in endpoints if each.name == listener]
-        return port
+        return port_of(self.servers[broker_id], listener)
 
     def channel(self, broker_id: int, listener: str = "CLIENTS") -> BrokerChannel:
         """Return a new connection to a listener of a broker."""
-        port = self.port(broker_id, listener)
-        channel = BrokerChannel("127.0.0.1", port, Environment(), client_id="client")
+        channel = channel_to(self.servers[broker_id], listener)
         self.channels.append(channel)
         return channel
 

@@ -380,6 +380,20 @@ def test_f11_two_responses_with_the_same_records_append_them_once(tmp_path: Path
     run_follower(tmp_path, test)
 
 
+def test_f11_partition_of_a_void_response_is_named_with_its_new_position(tmp_path: Path) -> None:
+    """Otherwise the leader's session would keep the old position."""
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        append(partition.log, [(2, 3)])
+        it.in_sync.answer(records(0, batches(0, 1), high_watermark=1))
+        assert partition.log.log_end_offset == 3
+        assert [each.fetch_offset for each in it.in_sync.partitions] == [3]
+
+    run_follower(tmp_path, test)
+
+
 @pytest.mark.parametrize(
     "data",
     [
