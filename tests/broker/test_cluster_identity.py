@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from odradek.broker.cluster_identity import (
 from odradek.broker.cluster_member import JOIN_ATTEMPTS_MAX, ClusterMember, ClusterSettings
 from odradek.config.broker import BrokerConfig
 from odradek.controller import store_move
-from odradek.environment.files import RealFiles
+from odradek.environment.files import READ, RealFiles
 from odradek.environment.thread_pool import ThreadExecutors
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.checkpoints import MARK_FILE
@@ -94,12 +95,48 @@ def test_a_mark_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_mark(files, paths, mark)
 
 
-def test_directories_with_different_marks_are_refused(tmp_path: Path) -> None:
+class FailingFiles(RealFiles):
+    """Files of which some directories cannot be written. It records the synced directories."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = failing
+        self.synced: list[str] = []
+
+    def open(self, path: str, flags: int) -> int:
+        if flags != READ and path.startswith(self.failing):
+            raise OSError(errno.EIO, "broken", path)
+        return super().open(path, flags)
+
+    def fsync_dir(self, path: str) -> None:
+        super().fsync_dir(path)
+        self.synced.append(path)
+
+
+def test_at_least_one_directory_must_take_the_mark(tmp_path: Path) -> None:
+    mark = ClusterMark(CLUSTER, "/odradek")
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path in paths:
+        Path(path).mkdir()
+    with pytest.raises(OSError, match="broken"):
+        write_mark(FailingFiles(*paths), paths, mark)
+    files = FailingFiles(paths[0])
+    write_mark(files, paths, mark)
+    assert read_mark(files, paths[:1]) is None
+    assert read_mark(files, paths) == mark
+    assert files.synced[-1:] == paths[1:], "the name survives a power cut"
+    write_mark(files, paths, mark)
+    files.failing = ()
+    write_mark(files, paths, mark)
+    assert read_mark(files, paths[:1]) == mark
+
+
+@pytest.mark.parametrize("other", [ClusterMark(OTHER, "/a"), ClusterMark(CLUSTER, "/b")])
+def test_directories_with_different_marks_are_refused(tmp_path: Path, other: ClusterMark) -> None:
     files = RealFiles()
     paths = [str(tmp_path / name) for name in "ab"]
-    for path, cluster in zip(paths, (CLUSTER, OTHER), strict=True):
+    for path, mark in zip(paths, (ClusterMark(CLUSTER, "/a"), other), strict=True):
         Path(path).mkdir()
-        write_mark(files, [path], ClusterMark(cluster, ""))
+        write_mark(files, [path], mark)
     with pytest.raises(KafkaError, match="different clusters"):
         read_mark(files, paths)
 
