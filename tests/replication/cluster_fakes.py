@@ -79,7 +79,6 @@ class Cluster:
             self.fetchers,
             self.proposals,
             lambda: self.brokers,
-            lambda: EPOCH,
             self.clock,
             LAG_MS,
         )

@@ -168,7 +168,6 @@ def write_mark(files: Files, paths: Sequence[str], mark: ClusterMark) -> None:
                     "chroot": mark.chroot,
                 }
                 write_properties(files, file, content)
-                files.fsync_dir(path)
             marked += 1
         except OSError as error:
             logger.warning("%s cannot be written: %s. The next start tries again", file, error)

@@ -78,7 +78,6 @@ class Replication:
             self._fetchers,
             self._proposals,
             lambda: member.image.brokers,
-            lambda: member.broker_epoch,
             environment.clock,
             config.get_int("replica.lag.time.max.ms"),
         )

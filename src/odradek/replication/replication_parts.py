@@ -79,16 +79,12 @@ class FetcherChanges:
 class ReplicationParts:
     """The parts of a cluster for partitions with other replicas (`ReplicationFactory`).
 
-    Attributes:
-        broker_epoch: Returns the epoch of this broker's registration.
-
-    The others are those of `LeaderParts`.
+    The attributes are those of `LeaderParts`.
     """
 
     fetchers: Fetchers
     isr_proposals: ProposalSender
     brokers: Callable[[], Brokers]
-    broker_epoch: Callable[[], int]
     clock: Clock
     replica_lag_time_max_ms: int
     lease: LeaderLease = field(default_factory=LeaderLease)
