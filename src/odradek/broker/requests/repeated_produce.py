@@ -202,11 +202,9 @@ class RepeatedProduce:
             return None
         if partition.flush_due_offset:
             return None
-        batch = frame[start:end]
-        now_ms = services.clock.time_ms()
         try:
             acks = ACKS_LEADER if partition.commits_on_append else shape.acks
-            info = partition.append(batch, acks, now_ms)
+            info = partition.append(frame[start:end], acks, services.clock.time_ms())
         except KafkaError as error:
             request = _Executed(connection, shape, correlation_id, {partition: error})
             return self._respond_later(request, {}, None)
