@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 from pathlib import Path
 
@@ -308,9 +309,9 @@ def test_repeated_flush_precedes_the_next_fetch(tmp_path: Path) -> None:
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 
 
-@pytest.mark.parametrize("has_failed", [True, False])
+@pytest.mark.parametrize("end", ["success", "failure", "failure before"])
 def test_partition_that_is_unfollowed_during_its_first_flush_is_not_fetched(
-    tmp_path: Path, has_failed: bool
+    tmp_path: Path, end: str
 ) -> None:
     async def test(it: Follower) -> None:
         partition = it.partition()
@@ -318,14 +319,19 @@ def test_partition_that_is_unfollowed_during_its_first_flush_is_not_fetched(
         it.follow(partition)
         ((flush, work),) = it.executor.held
         it.executor.held = []
-        if has_failed:
-            flush.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no flush"))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no flush")
+        if end == "failure before":
+            flush.set_exception(error)
+            await until(lambda: it.timers.armed > 0)
         it.fetchers.unfollow([partition.topic_partition])
-        if not has_failed:
+        if end == "failure":
+            flush.set_exception(error)
+        elif end == "success":
             flush.set_result(work())
-        await asyncio.sleep(0)
+        del flush
+        for _ in range(5):
+            await asyncio.sleep(0)
+        gc.collect()
         it.timers.advance(SETTINGS.backoff_ms)
         assert not it.executor.held
         assert not [each for channel in it.channels for each in channel.asked]

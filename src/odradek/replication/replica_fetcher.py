@@ -245,9 +245,11 @@ class ReplicaFetcher:
     def _flushed_first(
         self, replica: FollowedReplica, attempt: int, flush: asyncio.Future[None]
     ) -> None:
-        if flush.cancelled() or replica.phase is not ReplicaPhase.PAUSED:
+        if flush.cancelled():
             return
-        error = flush.exception()
+        error = flush.exception()  # otherwise asyncio reports that it was never retrieved
+        if replica.phase is not ReplicaPhase.PAUSED:
+            return
         if error is None:
             self._plan.resume(replica)
             self.fetch()
