@@ -15,9 +15,11 @@ from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.follower_read import read_for_follower
+from odradek.log.truncation import truncate_to
 from odradek.metadata.image import LeaderRecoveryState
 from odradek.offloading import WorkRunner
-from odradek.replication.fetch_data import FetchIsolation
+from odradek.replication.fetch_data import ColdRead, FetchIsolation
 from odradek.replication.offset_lookup import EARLIEST, LATEST, OffsetLookup
 from odradek.replication.partition import Partition
 from odradek.replication.replication_state import IsrProposal
@@ -32,6 +34,7 @@ from tests.replication.cluster_fakes import (
     A,
     B,
     Leader,
+    Target,
     replication_of,
 )
 from tests.replication.fakes import FakeDelayedOperation
@@ -620,3 +623,30 @@ def test_partition_that_is_stopped_by_the_requests_that_a_fetch_completes_is_not
 
     leader.partition.watch_produce(Stopper(), 1)
     assert refused(lambda: leader.fetch(A, 1)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_read_on_a_thread_is_repeated_after_a_truncation(logs: LogManager) -> None:
+    leader = Leader(logs)
+    leader.append()
+    leader.append()
+    found = read_for_follower(leader.log, 0, 1 << 20, 0, wait=True)
+    leader.partition.become_follower(led(6, ALL, leader=A, partition_epoch=11))
+    truncate_to(leader.log, 1)
+    leader.partition.become_leader(led(7, ALL, partition_epoch=12))
+    with pytest.raises(ColdRead) as again:
+        leader.replication.fetch(A, EPOCH, Target(0, 7), 1 << 20, lambda: found, updates=False)
+    data = leader.replication.fetch(
+        A, EPOCH, Target(0, 7), 1 << 20, again.value.read, updates=False
+    )
+    assert 0 < len(data.copied) < len(found.copied)
+
+
+def test_partition_that_was_stopped_begins_anew_in_the_same_epoch(logs: LogManager) -> None:
+    leader = Leader(logs)
+    partition = Partition(TP, TOPIC_ID, leader.log)
+    partition.become_leader(led(6))
+    partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    leader.append()
+    assert leader.log.high_watermark == 0
+    partition.become_leader(led(6))
+    assert leader.log.high_watermark == 1
