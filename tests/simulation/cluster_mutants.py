@@ -13,6 +13,8 @@ from typing import Any
 from tests.simulation.planting import Mutant, Patches
 
 BROKERS = 3
+NOTICE_S = 0.3
+"""Time after which a controller with `writes-without-epoch-check` notices a new session."""
 
 
 def _truncation_to_high_watermark(patches: Patches) -> None:
@@ -158,7 +160,8 @@ def _no_epoch_check_of_writes(patches: Patches) -> None:
     def notice_late(controller: Any, state: Any) -> None:
         """The check protects a controller that has not noticed the end of its session."""
         if state is SessionState.CONNECTED:
-            changed(controller, state)
+            loop = controller._store._running_loop()
+            loop.call_later(NOTICE_S, changed, controller, state)
 
     patches.replace(metadata_writer, "write_with_version_node", unfenced)
     patches.replace(ClusterController, "_session_changed", notice_late)

@@ -17,6 +17,7 @@ from tests.simulation.scheduler import MILLISECOND, SECOND
 from tests.simulation.world_settings import UNCLEAN
 
 if TYPE_CHECKING:
+    from odradek.replication.replication_state import IsrProposal
     from tests.simulation.cluster_model import PartitionKey
     from tests.simulation.invariants import Observation, PartitionModel, PartitionState
     from tests.simulation.machine import Machine
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 LAG_S = 4.6
 """Time without fetches after which a follower has left the ISR."""
-STALL_S = 1.8
-"""A stall that is too short to fence a broker."""
+STALL_S = 1.5
+"""A stall that does not fence a broker. Its last poll may have been answered 0.5 s before."""
+IN_FLIGHT_US = 60 * MILLISECOND
+"""Time for which records are in flight on a slow link."""
 POLL_US = 4 * MILLISECOND
 """Interval in which a fault looks whether its moment has come."""
 COMBINED_FAULTS = {
@@ -96,14 +99,22 @@ class CombinedFaults:
         replica = self._simulation.observers[broker].replica(key)
         return None if replica is None else replica.seen
 
-    def _when(self, is_due: Callable[[], bool], seconds: float, call: Callable[[], None]) -> None:
-        """Call `call` as soon as `is_due()`, if that is within the time."""
+    def _when(
+        self,
+        is_due: Callable[[], bool],
+        seconds: float,
+        call: Callable[[], None],
+        *,
+        always: bool = False,
+    ) -> None:
+        """Call `call` as soon as `is_due()`, if that is within the time, or `always` at its end."""
         deadline_us = self._simulation.scheduler.now_us + int(seconds * SECOND)
 
         def look() -> None:
-            if is_due():
+            is_late = self._simulation.scheduler.now_us >= deadline_us
+            if is_due() or (is_late and always):
                 call()
-            elif self._simulation.scheduler.now_us < deadline_us:
+            elif not is_late:
                 self._stage.later(POLL_US / SECOND, POLL_US / SECOND, look)
 
         look()
@@ -137,20 +148,13 @@ class CombinedFaults:
         others = [each for each in self._machines if each not in (machine, controller)]
         for other in others:
             network.block(machine.host, other.host)
-        cut_off_s = LAG_S
-        if self._rng.random() < 0.5:
-            self._stage.expire_session(machine)  # it leaves the ISR at once
-            cut_off_s = self._rng.uniform(1.0, 2.0)
 
         def catch_up() -> None:
             for other in others:
                 network.heal(machine.host, other.host)
                 network.block(other.host, controller.host)
-                self._stage.later(STALL_S, STALL_S, partial(arrive, other))
-
-        def arrive(other: Machine) -> None:
-            network.heal(other.host, controller.host)
-            self._stage.later(0.1, 0.5, partial(network.heal, other.host, machine.host))
+            self._stage.later(STALL_S, STALL_S, arrive)
+            self._when(lambda: _is_joining(machine, others), STALL_S / 3, lose_power)
 
         def lose_power() -> None:
             for other in others:
@@ -159,9 +163,12 @@ class CombinedFaults:
             machine.kill(power_cut=True)
             self._simulation.start_soon(machine)
 
-        self._stage.later(cut_off_s, cut_off_s, catch_up)
-        delay_s = cut_off_s + self._rng.uniform(0.05, 0.5)
-        self._stage.later(delay_s, delay_s, lose_power)
+        def arrive() -> None:
+            for other in others:
+                network.heal(other.host, controller.host)
+                self._stage.later(0.1, 0.5, partial(network.heal, other.host, machine.host))
+
+        self._stage.later(LAG_S, LAG_S, catch_up)
         return True
 
     def late_response(self, _: Machine) -> bool:
@@ -200,28 +207,22 @@ class CombinedFaults:
             is_leader = partial(self._leads, leader, model)
             self._when(is_leader, 3, lambda: self._stage.later(0, 0.5, heal))
 
-        self._when(lambda: self._is_proposing(leader, key), LAG_S, stall)
+        def is_proposed() -> bool:
+            pending = _proposals(leader).get(key)
+            return pending is not None and not pending.expands
+
+        self._when(is_proposed, LAG_S, stall)
         return True
 
     @staticmethod
     def _leads(machine: Machine, model: PartitionModel) -> bool:
         return _leader(model) == machine.node_id
 
-    @staticmethod
-    def _is_proposing(machine: Machine, key: PartitionKey) -> bool:
-        """Return whether the broker has sent a smaller ISR of the partition to the controller."""
-        for partition in machine.partitions():
-            replication = partition.replication
-            if (bytes(partition.topic_id), partition.topic_partition.partition) == key:
-                pending = None if replication is None else replication.state.pending
-                return pending is not None and not pending.expands
-        return False
-
     def deposed_leader(self, _: Machine) -> bool:
         """A leader truncates records whose bytes are in flight to a follower.
 
-        All responses with records are held back, so none of the new records is committed. The
-        follower does not hear of the new leader, and keeps its connection.
+        The links are slow, so the records are in flight when all responses with records are held
+        back. The follower does not hear of the new leader, and keeps its connection.
         """
         controller = self._stage.controller()
         found = self._partitions(
@@ -229,17 +230,56 @@ class CombinedFaults:
         )
         if not found:
             return False
-        _, model = self._rng.choice(found)
+        key, model = self._rng.choice(found)
         state = _state(model)
         leader = self._machine(state.leader)
-        deaf = self._machine(self._others(state)[0])
-        stalled_s = self._rng.uniform(4.0, 6.0)
-        for other in self._machines:
-            if other is not leader:
-                self._stall(leader, other, ApiKey.FETCH, stalled_s, stalled_s)
-        self._stall(controller, deaf, ApiKey.METADATA_FEED, stalled_s, stalled_s)
-        self._stage.later(0.3, 1.2, lambda: self._stage.expire_session(leader))
+        others = [each for each in self._machines if each is not leader]
+        followers = [each for each in state.replicas if each in state.isr and each != state.leader]
+        deaf = self._machine(followers[-1])  # the controller elects the first one
+        links = [(leader.host, other.host) for other in others]
+        for link in links:
+            self._network.slow[link] = IN_FLIGHT_US
+
+        def depose() -> None:
+            for link in links:
+                self._network.slow.pop(link, None)
+            heals = [self._stall(leader, other, ApiKey.FETCH, 5, 5) for other in others]
+            heals.append(self._stall(controller, deaf, ApiKey.METADATA_FEED, 5, 5))
+            self._stage.expire_session(leader)
+            before = self._cuts(leader, key)
+
+            def arrive() -> None:
+                self._stage.later(0.2, 1, _all(heals))
+
+            self._when(lambda: self._cuts(leader, key) > before, 4, arrive)
+
+        self._when_ahead(leader, key, depose)
         return True
+
+    def _cuts(self, machine: Machine, key: PartitionKey) -> int:
+        """Return the number of truncations of a log since the start of the broker."""
+        for each in machine.partitions():
+            if (bytes(each.topic_id), each.topic_partition.partition) == key:
+                cuts: int = each.log.truncations
+                return cuts
+        return 0
+
+    def _when_ahead(self, leader: Machine, key: PartitionKey, call: Callable[[], None]) -> None:
+        """Call `call` when a leader has records that no follower has, since none gets any."""
+
+        def is_ahead() -> bool:
+            return self._has_own_records(leader, key)
+
+        self._stage.later(0.1, 0.1, lambda: self._when(is_ahead, 3, call))
+
+    def _has_own_records(self, leader: Machine, key: PartitionKey) -> bool:
+        """Return whether the last record of a leader is of its epoch, and not committed."""
+        replica = self._simulation.observers[leader.node_id].replica(key)
+        if replica is None or replica.seen is None or not replica.chain.headers:
+            return False
+        seen, last = replica.seen, replica.chain.headers[-1]
+        is_own = last.partition_leader_epoch == seen.leader_epoch
+        return seen.is_leader and is_own and seen.high_watermark < seen.log_end
 
     def lagging_joiner(self, _: Machine) -> bool:
         """A leader dies after a commit that neither follower knows, one of them restarts slowly.
@@ -284,15 +324,15 @@ class CombinedFaults:
 
         The first one is elected from the ELR, or uncleanly.
         """
-        found = [model for _, model in self._partitions(lambda state: len(state.isr) > 1)]
         found = [
-            model
-            for model in found
+            (key, model)
+            for key, model in self._partitions(lambda state: len(state.isr) > 1)
             if len(_state(model).replicas) > 2 or model.name in self._unclean
         ]
         if not found:
             return False
-        model = self._rng.choice(found)
+        unclean = [each for each in found if each[1].name in self._unclean]
+        key, model = self._rng.choice(unclean if unclean and self._rng.random() < 0.5 else found)
         state = _state(model)
         first = self._machine(state.leader)
         for other in self._others(state)[1:]:
@@ -310,16 +350,44 @@ class CombinedFaults:
 
         def succeed() -> None:
             second = self._machine(_leader(model))
-            is_back = partial(self._simulation.cluster.is_registered, first)
-            self._stage.later(0.5, 1.2, lambda: self._when(is_back, 2, lambda: self._end(second)))
-            self._when(lambda: _leader(model) == first.node_id, 5, release)
+            replace = partial(self._end, second)
+            self._when(partial(is_replaceable, second), 2, replace, always=True)
+            self._when(lambda: _leader(model) == first.node_id, 5, _all(heals))
 
-        def release() -> None:
-            for heal in heals:
-                heal()
+        def is_replaceable(second: Machine) -> bool:
+            is_back = self._simulation.cluster.is_registered(first)
+            return is_back and self._has_own_records(second, key)
 
-        self._stage.later(0.5, 1.2, depose)
+        self._when_ahead(first, key, depose)
         return True
+
+
+def _all(calls: list[Callable[[], None]]) -> Callable[[], None]:
+    """Return one call that makes them all."""
+
+    def call_all() -> None:
+        for each in calls:
+            each()
+
+    return call_all
+
+
+def _proposals(machine: Machine) -> dict[PartitionKey, IsrProposal]:
+    """Return the ISRs that the leaders on a broker have proposed to the controller."""
+    return {
+        (bytes(each.topic_id), each.topic_partition.partition): each.replication.state.pending
+        for each in machine.partitions()
+        if each.replication is not None and each.replication.state.pending is not None
+    }
+
+
+def _is_joining(machine: Machine, leaders: list[Machine]) -> bool:
+    """Return whether one of the leaders has proposed an ISR that a broker joins."""
+    return any(
+        pending.expands and machine.node_id in dict(pending.isr)
+        for leader in leaders
+        for pending in _proposals(leader).values()
+    )
 
 
 def _state(model: PartitionModel) -> PartitionState:
