@@ -43,7 +43,7 @@ class PlantedBugs(CommandExperiment):
     title = "bugs planted in a simulated cluster, and the runs in which they were found"
     minutes = 60
     unit_s = 60.0
-    timeout_s = 3000.0
+    timeout_s = 6000.0
 
     def settings(self, scale: float) -> Values:
         return {
