@@ -165,12 +165,13 @@ def test_divergence_that_cuts_nothing_backs_off(tmp_path: Path) -> None:
     run_follower(tmp_path, test)
 
 
-def test_divergence_without_an_epoch_backs_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("epoch", "end"), [(2, -1), (-1, 2)])
+def test_divergence_without_an_epoch_backs_off(tmp_path: Path, epoch: int, end: int) -> None:
     async def test(it: Follower) -> None:
         partition = it.partition()
         append(partition.log, [(2, 4)])
         it.follow(partition)
-        it.catch_up.answer(diverging(0, 2, -1))
+        it.catch_up.answer(diverging(0, epoch, end))
         assert not partition.log.is_truncating
         it.catch_up.answer(session_id=0)
         it.timers.advance(SETTINGS.backoff_ms)
