@@ -168,10 +168,13 @@ def hours(batches: list[Values]) -> float:
 
 
 def final(record: Record) -> list[Values]:
-    """Return the batches of this commit of src/ after the last violation."""
+    """Return the batches of this commit of src/ after its last violation.
+
+    Batches of earlier commits may have been added in between.
+    """
     found: list[Values] = []
-    for values in reversed(_batches(record)):
-        if values["src_tree"] != record.src_tree or values["violations"]:
+    for values in reversed(_present(record)):
+        if values["violations"]:
             break
         found.append(values)
     return found[::-1]

@@ -89,6 +89,7 @@ def test_the_last_hours_are_of_the_present_source() -> None:
     assert hours(final(later)) == 1
     assert hours(final(record_of(batch(), batch()))) == 2
     assert final(record_of(batch(violations={"1": "x"}))) == []
+    assert hours(final(record_of(batch(), batch(source=LATER, violations={"1": "x"})))) == 1
 
 
 def test_a_record_of_simulations_keeps_the_batches_of_earlier_commits(tmp_path: Path) -> None:
