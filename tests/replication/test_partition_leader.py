@@ -19,6 +19,7 @@ from odradek.log.follower_read import read_for_follower
 from odradek.log.truncation import truncate_to
 from odradek.metadata.image import LeaderRecoveryState
 from odradek.offloading import WorkRunner
+from odradek.records.record import Record, build_batch
 from odradek.replication.fetch_data import ColdRead, FetchIsolation
 from odradek.replication.offset_lookup import EARLIEST, LATEST, OffsetLookup
 from odradek.replication.partition import Partition
@@ -512,6 +513,15 @@ def test_retention_that_moved_the_log_start_is_news_for_followers(logs: LogManag
     assert follower.reports == ["changed"]
 
 
+def test_follower_that_left_the_isr_is_visited_again(logs: LogManager) -> None:
+    """It may have caught up before it was removed. Then no append of the leader is news for it."""
+    leader, inside, outside = Leader(logs), Follower(A), Follower(B)
+    leader.partition.watch_follower(inside)
+    leader.partition.watch_follower(outside)
+    leader.change(isr=(LEADER, A))
+    assert (inside.reports, outside.reports) == ([], ["changed"])
+
+
 def test_image_of_an_older_epoch_does_not_depose_a_leader(logs: LogManager) -> None:
     leader = Leader(logs)
     assert not leader.partition.become_follower(led(4, ALL, leader=A))
@@ -650,3 +660,21 @@ def test_partition_that_was_stopped_begins_anew_in_the_same_epoch(logs: LogManag
     assert leader.log.high_watermark == 0
     partition.become_leader(led(6))
     assert leader.log.high_watermark == 1
+
+
+def test_duplicate_is_no_news_for_followers(logs: LogManager) -> None:
+    leader, follower = Leader(logs), Follower()
+    options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    records = build_batch([Record(None, b"x", 0)], **options)
+    leader.partition.append(memoryview(bytearray(records)), 1, 0)
+    leader.partition.watch_follower(follower)
+    assert leader.partition.append(memoryview(bytearray(records)), 1, 0).duplicate
+    assert follower.reports == []
+
+
+def test_partition_without_a_leader_serves_no_replica_verification(logs: LogManager) -> None:
+    leader = Leader(logs)
+    leader.partition.become_follower(led(6, ALL, leader=-1, partition_epoch=11))
+    assert not leader.partition.is_follower
+    code = refused(lambda: leader.partition.check_leader_epoch(6, or_follower=True))
+    assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -622,3 +622,21 @@ def test_i1_follower_with_all_records_is_caught_up_at_each_fetch_of_its_session(
     assert follower.last_caught_up_ms == follower.last_fetch_ms == leader.now_ms
     leader.state.follower_was_idle(A, leader.now_ms - 1)
     assert follower.last_fetch_ms == leader.now_ms
+
+
+def test_i1_newer_image_gives_a_lagging_follower_no_further_time() -> None:
+    leader = Leader()
+    leader.append(5)
+    leader.now_ms += LAG_MS
+    leader.state.partition_changed(
+        replace(leader.image, partition_epoch=11), leader.brokers, leader.now_ms
+    )
+    assert leader.state.maybe_shrink_isr(leader.now_ms + 1).proposal is not None
+
+
+def test_i1_new_replica_outside_of_the_isr_is_not_caught_up() -> None:
+    leader = Leader((LEADER, A), min_isr=1)
+    leader.append(5)
+    image = replace(leader.image, replicas=(*ALL, BrokerId(9)), partition_epoch=11)
+    leader.state.partition_changed(image, leader.brokers, leader.now_ms)
+    assert leader.fetch(A, 5).high_watermark == 5
