@@ -228,3 +228,15 @@ def test_first_batch_must_reach_the_end_of_an_empty_log(
         assert log.log_end_offset == base_offset + records
         assert values_of(log) == [b"x"] * (log.log_end_offset - 4)
     manager.close()
+
+
+def test_batch_inside_a_log_whose_records_are_all_deleted_is_refused(tmp_path: Path) -> None:
+    """The deleted batches are still in the segment, so the log has to be emptied first."""
+    manager = open_manager(tmp_path, CONFIG)
+    leader, follower = filled(manager, [2, 4]), manager.create(FOLLOWER, TOPIC_ID)
+    for _ in range(4):
+        append(follower, [b"own"])
+    follower.delete_records(4)
+    with pytest.raises(UnexpectedAppendOffset):
+        follower.append_as_follower(sent(leader, 4), EPOCH, now_ms=NOW_MS)
+    manager.close()
