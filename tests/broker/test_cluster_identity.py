@@ -30,8 +30,9 @@ from odradek.environment.thread_pool import ThreadExecutors
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.checkpoints import MARK_FILE
 from odradek.metadata import znodes
-from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.feed_client import FeedClient
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.ensemble import MemoryEnsemble
 from odradek.metadata.store.interface import (
     NoNodeError,

@@ -56,7 +56,8 @@ def test_a_topic_refuses_records_without_a_key_once_it_is_compacted(
     assert send() == ErrorCode.NONE
 
     async def alter(server: object) -> None:
-        from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+        from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
+        from odradek.metadata.resources import ResourceType
 
         op = ConfigOp("cleanup.policy", OpType.SET, "compact")
         change = ConfigChange(ResourceType.TOPIC, "t", [op], False)

@@ -23,8 +23,8 @@ from odradek.broker.requests.error_responses import has_error
 from odradek.client.channel_state import ChannelSettings
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
-from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.controller_channel import ControllerChannelSettings
+from odradek.metadata.resources import ResourceType
 from odradek.net.session import Session
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.alter_configs_request import AlterConfigsRequest

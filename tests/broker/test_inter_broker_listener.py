@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -176,7 +175,7 @@ def test_a_registration_has_every_listener_with_its_security_protocol(run: Any) 
     async def test(brokers: TwoBrokers) -> None:
         registered = brokers.image(CONTROLLER_ID).brokers.get(CONTROLLER_ID)  # type: ignore[call-overload]
         plaintext = SecurityProtocol.PLAINTEXT
-        assert [replace(each, port=0) for each in registered.listeners] == [
+        assert [each._replace(port=0) for each in registered.listeners] == [
             Endpoint("CLIENTS", "127.0.0.1", 0, plaintext),
             Endpoint("BROKERS", "127.0.0.1", 0, plaintext),
         ]

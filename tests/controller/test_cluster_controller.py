@@ -20,8 +20,9 @@ from odradek.controller.election import Election
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
-from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.image import NO_LEADER, PartitionImage
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.ensemble import EnsembleConditions
 from odradek.metadata.store.interface import (
     Create,
@@ -33,7 +34,7 @@ from odradek.metadata.store.interface import (
     UnknownOutcomeError,
 )
 from odradek.metadata.store.memory import MemoryStore
-from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
+from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
 from odradek.protocol.messages import alter_partition_request, assign_replicas_to_dirs_request
 from odradek.protocol.messages.alter_partition_request import AlterPartitionRequest
 from odradek.protocol.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest

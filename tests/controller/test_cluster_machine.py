@@ -31,8 +31,9 @@ from odradek.controller.election import Election
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
-from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.image import NO_LEADER, PartitionImage
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store import resolution
 from odradek.metadata.store.ensemble import EnsembleConditions
 from odradek.metadata.store.interface import (
@@ -45,7 +46,7 @@ from odradek.metadata.store.interface import (
     Written,
 )
 from odradek.metadata.store.memory import MemoryStore
-from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
+from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
 from tests.controller.cluster_nodes import Node, World, contents
 
 MULTI_BYTES = 6_000

@@ -15,7 +15,7 @@ from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
-from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -24,6 +24,7 @@ from odradek.metadata.image import (
     TopicDeletion,
 )
 from odradek.metadata.internal_topics import internal_topic
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.interface import (
     Create,
     MetadataStore,
@@ -33,7 +34,7 @@ from odradek.metadata.store.interface import (
 )
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.store.sqlite import SqliteStore
-from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
+from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
 
 MakeStore = Callable[[], MetadataStore]
 

@@ -16,12 +16,12 @@ from odradek.controller.take_over import Elected, Standby, contend
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
-from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.image import NO_LEADER, BrokerRegistration
 from odradek.metadata.records import MetadataRecord
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.interface import Operation, UnknownOutcomeError, WatchEvent, Written
 from odradek.metadata.store.memory import MemoryStore
-from odradek.metadata.topics import NewPartitions, NewTopic
+from odradek.metadata.topic_changes import NewPartitions, NewTopic
 from odradek.protocol.messages.config_record import ConfigRecord
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.partition_record import PartitionRecord

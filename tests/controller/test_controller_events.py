@@ -10,10 +10,11 @@ import pytest
 from odradek.controller.cluster_controller import ControllerSettings, _is_same_process
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, BrokerId, Uuid
-from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.image import NO_LEADER, BrokerRegistration
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.interface import StoreFailure
-from odradek.metadata.topics import NewTopic
+from odradek.metadata.topic_changes import NewTopic
 from tests.controller.cluster_nodes import Node, World
 from tests.controller.test_cluster_controller import (
     _create,

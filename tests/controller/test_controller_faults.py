@@ -22,7 +22,7 @@ from odradek.metadata.quotas import (
 )
 from odradek.metadata.store.interface import Node as StoreNode
 from odradek.metadata.store.memory import MemoryStore
-from odradek.metadata.topics import NewTopic
+from odradek.metadata.topic_changes import NewTopic
 from tests.controller.cluster_nodes import World
 from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
 

@@ -11,9 +11,10 @@ from odradek.controller.election_policies import ElectionPolicies
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
-from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import MetadataImage
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.messages.config_record import ConfigRecord
 from tests.controller.cluster_nodes import World

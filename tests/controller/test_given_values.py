@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid
-from odradek.metadata.topics import CreatedTopic, NewTopic
+from odradek.metadata.topic_changes import CreatedTopic, NewTopic
 from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
 
 TOPIC_ID = Uuid(b"0123456789abcdef")

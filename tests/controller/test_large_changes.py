@@ -21,7 +21,7 @@ from odradek.metadata.image import BrokerRegistration, MetadataImage
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.records import MetadataRecord
 from odradek.metadata.store.interface import Operation, Written
-from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
+from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
 from odradek.slicing import ELEMENTS_PER_SLICE
 from tests.controller.test_cluster_controller import _stable, running
 

@@ -12,13 +12,8 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
-from odradek.metadata.topics import (
-    CHANGES_PER_REQUEST_MAX,
-    CreatedTopic,
-    NewPartitions,
-    NewTopic,
-    invalid_name_reason,
-)
+from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
+from odradek.metadata.topics import CHANGES_PER_REQUEST_MAX, invalid_name_reason
 from odradek.slicing import run_to_completion
 from tests.helpers.call_count import count_calls
 

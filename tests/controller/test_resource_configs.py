@@ -9,7 +9,8 @@ import pytest
 from odradek.config.broker import BrokerConfig
 from odradek.controller.controller import Controller
 from odradek.metadata import znodes
-from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.sqlite import SqliteStore
 from tests.controller.test_controller import broker, run
 

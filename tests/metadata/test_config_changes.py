@@ -7,15 +7,10 @@ import pytest
 from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
-from odradek.metadata.config_changes import (
-    ConfigChange,
-    ConfigOp,
-    OpType,
-    ResourceType,
-    plan_config_change,
-)
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, plan_config_change
 from odradek.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
+from odradek.metadata.resources import ResourceType
 
 TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
 GROUP, METRICS = ResourceType.GROUP, ResourceType.CLIENT_METRICS

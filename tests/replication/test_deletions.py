@@ -26,7 +26,7 @@ from odradek.metadata.image import BrokerRegistration, Endpoint
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.store.interface import Operation, Performed
 from odradek.metadata.store.memory import MemoryStore
-from odradek.metadata.topics import CreatedTopic, NewTopic
+from odradek.metadata.topic_changes import CreatedTopic, NewTopic
 from odradek.replication.replica_manager import ReplicaManager
 from testkit.requests import batch
 from tests.helpers.faulty_files import FaultyFiles

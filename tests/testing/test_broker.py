@@ -16,8 +16,9 @@ from confluent_kafka.admin import AdminClient
 
 from odradek.broker.broker import BrokerServer
 from odradek.errors import ErrorCode, KafkaError
-from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.quotas import QuotaAlteration
+from odradek.metadata.resources import ResourceType
 from odradek.testing import Broker
 from testkit.peer.server import free_ports
 

@@ -52,7 +52,6 @@ from odradek.log.state.checkpoints import MARK_FILE, read_clean_shutdown_epoch
 from odradek.metadata.features import FEATURES
 from odradek.metadata.image import BrokerRegistration
 from odradek.metadata.store.memory import MemoryStore
-from odradek.metadata.topics import NewTopic
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint as ListenEndpoint
 from odradek.net.server import Server
@@ -672,6 +671,8 @@ class BrokerServer:
         Raises:
             KafkaError: The topic was not created.
         """
+        from odradek.metadata.topic_changes import NewTopic
+
         topic = NewTopic(name, partitions, 1, configs=tuple((configs or {}).items()))
         (result,) = await self.services.controller.create_topics([topic])
         if isinstance(result, KafkaError):

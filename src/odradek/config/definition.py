@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from odradek.errors import ErrorCode, KafkaError
 
@@ -79,8 +78,7 @@ class Validator(Protocol):
     def check(self, name: str, value: ConfigValue) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """A number within bounds, both inclusive. None means no bound."""
 
     low: float | None = None
@@ -98,8 +96,7 @@ class Range:
         return f"[{low}]" if self.high is None else f"[{low},{self.high}]"
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(NamedTuple):
     """A string, or every string of a list, from a set of choices, possibly in any case."""
 
     choices: tuple[str, ...]
@@ -128,8 +125,7 @@ def one_of(*choices: str) -> OneOf:
     return OneOf(choices)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(NamedTuple):
     """One config: the columns of a row in Kafka's documentation."""
 
     name: str

@@ -9,7 +9,6 @@ converts their values to the topic's unit (``ServerTopicConfigSynonyms``).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek.config.definition import (
@@ -31,7 +30,6 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 
 
-@dataclass(frozen=True, slots=True)
 class GzipLevels:
     """-1, or 1 to 9."""
 
@@ -47,7 +45,6 @@ class GzipLevels:
 GZIP_LEVELS = GzipLevels()
 
 
-@dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
     """``*``, or partition:broker for each replica."""
 

@@ -15,7 +15,7 @@ from odradek.controller.alter_partition import (
 from odradek.controller.balance import imbalanced_partitions
 from odradek.controller.broker_changes import Policies, acceptable_leader, with_directories
 from odradek.controller.election import Election, elect_preferred, elect_unclean
-from odradek.controller.plans import Plan, Planning
+from odradek.controller.plan import Plan, Planning
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.image import (

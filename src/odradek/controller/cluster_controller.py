@@ -47,6 +47,7 @@ from odradek.controller.event_queue import EventQueue
 from odradek.controller.feed_server import FeedServer
 from odradek.controller.loading import MetadataChanged
 from odradek.controller.metadata_writer import MetadataWriter
+from odradek.controller.plan import Planning
 from odradek.controller.take_over import (
     Elected,
     contend,
@@ -76,7 +77,7 @@ from odradek.metadata.store.interface import (
     UnknownOutcomeError,
     WatchEvent,
 )
-from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
+from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.slicing import in_slices
 
@@ -729,7 +730,7 @@ class ClusterController:
     ) -> list[KafkaError | None]:
         """Alter configs of any resources. The results are in order of `changes`."""
 
-        def planning(term: ControllerTerm) -> plans.Planning[list[KafkaError | None]]:
+        def planning(term: ControllerTerm) -> Planning[list[KafkaError | None]]:
             image = term.image
             plan = yield from plans.planning_config_changes(
                 image, self._config, changes, check_min_isr
@@ -759,7 +760,7 @@ class ClusterController:
     ) -> KafkaError | None:
         """Finalize levels of features. Level 0 means "off". Return the error, or None."""
 
-        def planning(term: ControllerTerm) -> plans.Planning[KafkaError | None]:
+        def planning(term: ControllerTerm) -> Planning[KafkaError | None]:
             yield
             return plans.plan_features(term.image, self._config, changes)
 
@@ -781,7 +782,7 @@ class ClusterController:
 
     async def _planned(
         self,
-        planning: Callable[[ControllerTerm], plans.Planning[R]],
+        planning: Callable[[ControllerTerm], Planning[R]],
         validate_only: bool = False,
     ) -> R:
         """Plan, commit, and wait until this broker and the leaders it elects have applied it."""

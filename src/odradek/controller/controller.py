@@ -21,17 +21,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller import plans
 from odradek.controller.event_queue import EventQueue
 from odradek.controller.loading import load, prepare
 from odradek.controller.metadata_writer import MetadataWriter
+from odradek.controller.plan import planning_single_broker
 from odradek.controller.store_operations import store_operations
 from odradek.environment.clock import Clock, SystemClock
 from odradek.environment.randomness import SystemRandomness
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
-from odradek.metadata.config_changes import ConfigChange
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance, whole_delta
 from odradek.metadata.features import FeatureUpdate
 from odradek.metadata.image import BrokerRegistration, MetadataImage
@@ -39,11 +38,13 @@ from odradek.metadata.publisher import MetadataPublisher, Subscriber
 from odradek.metadata.quotas import Entity, QuotaAlteration
 from odradek.metadata.records import MetadataRecord
 from odradek.metadata.store.interface import Delete, SingleNodeStore, StoreFailure
-from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic
 from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
+    from odradek.controller.plan import Plan
+    from odradek.metadata.config_changes import ConfigChange
     from odradek.metadata.kafka_import.takeover import Takeover
+    from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
 
 logger = logging.getLogger(__name__)
 
@@ -147,8 +148,8 @@ class Controller:
         loaded = await load(self._store, kept, broker.id)
         self._writer = MetadataWriter(self._store, epoch, epoch_version, loaded.position_version)
         registered = await self._register(broker)
-        plan = await in_slices(plans.planning_single_broker(loaded.image, registered))
-        delta, image = await self._replayed(loaded.image, plan.records)
+        plan = await in_slices(planning_single_broker(loaded.image, registered))
+        delta, image = await self._replayed(loaded.image, plan.records, registered)
         failure = await self._write(delta, image)
         if failure is not None:
             raise failure
@@ -208,6 +209,8 @@ class Controller:
         broker = BrokerId(self._config.node_id)
 
         async def finish() -> None:
+            from odradek.controller import plans
+
             await self._commit(plans.plan_deletions_finished(self.image, broker, topic_ids))
 
         if self._events.is_open:
@@ -272,14 +275,18 @@ class Controller:
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[CreatedTopic | KafkaError]:
+        from odradek.controller import plans
+
         planning = plans.planning_topics(self.image, self._config, topics, self._new_uuid)
         plan = await in_slices(planning)
         failure = await self._commit(plan, validate_only)
         if failure is None:
             return plan.result
-        return [failure if isinstance(each, CreatedTopic) else each for each in plan.result]
+        return [each if isinstance(each, KafkaError) else failure for each in plan.result]
 
     async def _delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
+        from odradek.controller import plans
+
         plan = await in_slices(plans.planning_topic_deletions(self.image, ids))
         failure = await self._commit(plan)
         return [error or failure for error in plan.result]
@@ -287,6 +294,8 @@ class Controller:
     async def _create_partitions(
         self, requests: Sequence[NewPartitions], validate_only: bool
     ) -> list[KafkaError | None]:
+        from odradek.controller import plans
+
         plan = await in_slices(plans.planning_partitions(self.image, requests))
         failure = await self._commit(plan, validate_only)
         return [error or failure for error in plan.result]
@@ -294,6 +303,8 @@ class Controller:
     async def _alter_configs(
         self, changes: Sequence[ConfigChange], validate_only: bool
     ) -> list[KafkaError | None]:
+        from odradek.controller import plans
+
         planning = plans.planning_config_changes(self.image, self._config, changes)
         plan = await in_slices(planning)
         failure = await self._commit(plan, validate_only)
@@ -302,6 +313,8 @@ class Controller:
     async def _alter_client_quotas(
         self, alterations: Sequence[QuotaAlteration], validate_only: bool
     ) -> dict[Entity, KafkaError | None]:
+        from odradek.controller import plans
+
         plan = await in_slices(plans.planning_quotas(self.image, alterations))
         failure = await self._commit(plan, validate_only)
         return {entity: error or failure for entity, error in plan.result.items()}
@@ -309,10 +322,14 @@ class Controller:
     async def _update_features(
         self, changes: Mapping[str, int] | Sequence[FeatureUpdate], validate_only: bool
     ) -> KafkaError | None:
+        from odradek.controller import plans
+
         plan = plans.plan_features(self.image, self._config, changes)
         return await self._commit(plan, validate_only) or plan.result
 
     async def _allocate_producer_ids(self, broker: BrokerId) -> range:
+        from odradek.controller import plans
+
         plan = plans.plan_producer_ids(self.image, broker)
         failure = await self._commit(plan)
         if failure is not None:
@@ -321,7 +338,7 @@ class Controller:
 
     # --- commit and publication ---
 
-    async def _commit(self, plan: plans.Plan[R], validate_only: bool = False) -> KafkaError | None:
+    async def _commit(self, plan: Plan[R], validate_only: bool = False) -> KafkaError | None:
         """Write the records first, then publish, so a client never sees an unwritten change.
 
         Returns:
@@ -336,10 +353,18 @@ class Controller:
         return failure
 
     async def _replayed(
-        self, image: MetadataImage, records: Sequence[MetadataRecord]
+        self,
+        image: MetadataImage,
+        records: Sequence[MetadataRecord],
+        registered: BrokerRegistration | None = None,
     ) -> tuple[MetadataDelta, MetadataImage]:
-        """Return the changes, and the image after them at the next metadata offset."""
+        """Return the changes, and the image after them at the next metadata offset.
+
+        A registration needs no record, whose class would delay the start.
+        """
         delta = MetadataDelta(image)
+        if registered is not None:
+            delta.register(registered)
         await in_slices(delta.replaying(records))
         provenance = MetadataProvenance(
             BrokerId(self._config.node_id), self._running.epoch, image.offset + 1

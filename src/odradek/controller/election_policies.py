@@ -25,12 +25,13 @@ from odradek.controller.broker_changes import Policies, acceptable_leader
 from odradek.controller.election import ElectionPolicy, min_isr_changed
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
-from odradek.metadata.config_changes import ConfigChange, ResourceType
+from odradek.metadata.config_changes import ConfigChange
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import MetadataImage, Overrides, TopicImage
 from odradek.metadata.image_records import partition_change
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.records import MetadataRecord
+from odradek.metadata.resources import ResourceType
 from odradek.protocol.messages.config_record import ConfigRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 

@@ -13,11 +13,8 @@ from odradek.controller.replica_placer import Between, placing_replicas
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
 from odradek.metadata.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.topic_changes import USE_DEFAULT, CreatedTopic, NewPartitions, NewTopic
 from odradek.metadata.topics import (
-    USE_DEFAULT,
-    CreatedTopic,
-    NewPartitions,
-    NewTopic,
     check_change_count,
     check_topic_configs,
     check_topic_name,

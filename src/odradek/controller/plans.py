@@ -8,21 +8,18 @@ the other part. Long plans are generators, which end time slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller.placement import plan_partitions, plan_topics
+from odradek.controller.plan import Plan, Planning
 from odradek.controller.replica_placer import Between
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata import record_classes
-from odradek.metadata.config_changes import ConfigChange, ResourceType, plan_config_change
+from odradek.metadata.config_changes import ConfigChange, plan_config_change
 from odradek.metadata.features import FeatureUpdate, check_update, with_levels
 from odradek.metadata.image import (
-    NO_LEADER,
-    BrokerRegistration,
     MetadataImage,
     Overrides,
     TopicDeletion,
@@ -32,27 +29,15 @@ from odradek.metadata.image_records import (
     deletion_record,
     partition_record,
     quota_records,
-    registration_record,
 )
 from odradek.metadata.quotas import Entity, QuotaAlteration, planning_alterations
-from odradek.metadata.records import MetadataRecord
-from odradek.metadata.topics import CreatedTopic, NewPartitions, NewTopic, check_change_count
+from odradek.metadata.resources import ResourceType
+from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
+from odradek.metadata.topics import check_change_count
 from odradek.metadata.znodes import PRODUCER_ID_BLOCK_SIZE
 from odradek.slicing import ELEMENTS_PER_SLICE
 
-R = TypeVar("R")
 _NO_RATES: Mapping[str, float] = {}
-
-
-@dataclass(slots=True)
-class Plan(Generic[R]):
-    """The records of a change, and the results of its request if the records are written."""
-
-    result: R
-    records: list[MetadataRecord] = field(default_factory=list)
-
-
-Planning = Generator[None, None, Plan[R]]
 
 
 def planning_topics(
@@ -206,37 +191,4 @@ def plan_deletions_finished(
         if deletion is not None and broker in deletion.brokers:
             left = tuple(each for each in deletion.brokers if each != broker)
             plan.records.append(deletion_record(topic_id, TopicDeletion(deletion.name, left)))
-    return plan
-
-
-def planning_single_broker(image: MetadataImage, broker: BrokerRegistration) -> Planning[None]:
-    """Plan the start of the only broker of a store: it registers and leads every partition.
-
-    Each partition begins a new leader epoch, as after any restart. The new epoch distinguishes
-    records that an unclean stop has lost from later ones at the same offsets (KIP-101). A partition
-    has no leader if this broker has no replica of it, because the node's id was changed. No other
-    broker can exist, so all other registrations end, and recorded deletions are this broker's.
-    """
-    plan: Plan[None] = Plan(None, [registration_record(broker)])
-    for other in image.brokers.values():
-        if other.id != broker.id:
-            plan.records.append(record_classes.UnregisterBrokerRecord(other.id, other.epoch))
-    for topic_id, deletion in image.deletions.items():
-        if deletion.brokers != (broker.id,):
-            own = TopicDeletion(deletion.name, (broker.id,))
-            plan.records.append(deletion_record(topic_id, own))
-    left = ELEMENTS_PER_SLICE
-    for topic in image.topics_by_id.values():
-        for partition in topic.partitions:
-            record = record_classes.PartitionChangeRecord(
-                partition.partition, topic.topic_id, leader=NO_LEADER
-            )
-            if broker.id in partition.replicas:
-                record.leader = broker.id
-                record.isr = [broker.id]
-            plan.records.append(record)
-            left -= 1
-            if not left:
-                left = ELEMENTS_PER_SLICE
-                yield
     return plan

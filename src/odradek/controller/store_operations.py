@@ -13,12 +13,12 @@ from typing import Any
 
 from odradek.ids import Uuid
 from odradek.metadata import record_classes, znodes
-from odradek.metadata.config_changes import CONFIG_PATHS, ResourceType
 from odradek.metadata.delta import MetadataDelta, TopicDelta
 from odradek.metadata.image import MetadataImage, Overrides, TopicDeletion, TopicImage
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quota_nodes import quota_operations
 from odradek.metadata.quotas import USER, Entity
+from odradek.metadata.resources import CONFIG_PATHS, ResourceType
 from odradek.metadata.store.interface import Create, Delete, Operation, Set
 from odradek.slicing import ELEMENTS_PER_SLICE
 
@@ -180,6 +180,8 @@ def _quota_operations(delta: MetadataDelta, new: MetadataImage) -> list[Operatio
 
 
 def _producer_id_operations(delta: MetadataDelta) -> list[Operation]:
+    if delta.next_producer_id is None:
+        return []  # the class of the record is not imported
     for record in reversed(delta.records):
         if isinstance(record, record_classes.ProducerIdsRecord):
             last = record.next_producer_id - 1

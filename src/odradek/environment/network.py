@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from odradek.environment.files import Buffer
 
@@ -21,8 +20,7 @@ LOOPBACK = ("127.", "::1")
 """Prefixes of the addresses that only programs on this machine reach."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenOptions:
+class ListenOptions(NamedTuple):
     """Options of listening sockets, which the accepted sockets inherit.
 
     Attributes:

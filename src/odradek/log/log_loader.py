@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from odradek.config.log_config import LONG_MAX, LogConfig
 from odradek.environment.files import READ, Files, OpenFile
@@ -46,8 +46,7 @@ RECOVERY_READ_BYTES = 1 << 20
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class LoadOptions:
+class LoadOptions(NamedTuple):
     """Facts about a log that are known before the log is opened.
 
     The offsets are from the checkpoints of its log directory.

@@ -20,8 +20,8 @@ from odradek.config.inapplicable import inapplicable_reason
 from odradek.config.topic import TOPIC_CONFIGS
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
-from odradek.metadata import znodes
 from odradek.metadata.image import MetadataImage
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.topics import check_topic_configs, check_topic_name
 
 # Limits of followers' copying, in bytes per second. They are kept for tools that set them before a
@@ -39,17 +39,6 @@ _NO_LISTS = ConfigDef([])
 
 def _nothing(_name: str) -> str:
     return ""
-
-
-class ResourceType(IntEnum):
-    """The kinds of resources with configs. The numbers are those of ``ConfigResource.Type``."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class OpType(IntEnum):
@@ -91,17 +80,6 @@ class ConfigChange:
         if self.type is ResourceType.CLIENT_METRICS:
             return image.client_metrics.get(self.name, {})
         return image.broker_configs.get(self.name, {})
-
-
-CONFIG_PATHS: dict[ResourceType, Callable[[str], str]] = {
-    ResourceType.TOPIC: znodes.topic_config_path,
-    ResourceType.BROKER: znodes.broker_config_path,
-    ResourceType.GROUP: znodes.group_config_path,
-    ResourceType.CLIENT_METRICS: znodes.client_metrics_path,
-}
-
-
-"""The path of a resource's configs in the metadata store, for each kind that has configs."""
 
 
 def plan_config_change(

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
-from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.image import (
     BrokerRegistration,
     Endpoint,
@@ -36,6 +35,7 @@ from odradek.metadata.image import (
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quotas import Entity, entity_of
 from odradek.metadata.records import InvalidRecord, MetadataRecord
+from odradek.metadata.resources import ResourceType
 from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 
 if TYPE_CHECKING:
@@ -271,6 +271,10 @@ class MetadataDelta:
             raise InvalidRecord(f"invalid {type(record).__name__}: {error}") from error
         self.records.append(record)
 
+    def register(self, broker: BrokerRegistration) -> None:
+        """Register a broker, as its RegisterBrokerRecord does. `records` does not have it."""
+        self.brokers.set(broker.id, broker)
+
     def replaying(self, records: Iterable[MetadataRecord]) -> Generator[None, None, None]:
         """Replay records in time slices."""
         left = ELEMENTS_PER_SLICE
@@ -370,27 +374,24 @@ def _register_broker(delta: MetadataDelta, record: RegisterBrokerRecord) -> None
         Endpoint(each.name, each.host, each.port, SecurityProtocol(each.security_protocol))
         for each in record.end_points
     )
-    broker_id = BrokerId(record.broker_id)
-    delta.brokers.set(
-        broker_id,
-        BrokerRegistration(
-            id=broker_id,
-            host=listeners[0].host if listeners else "",
-            port=listeners[0].port if listeners else -1,
-            rack=record.rack,
-            listeners=listeners,
-            epoch=record.broker_epoch,
-            incarnation_id=record.incarnation_id,
-            fenced=record.fenced,
-            in_controlled_shutdown=record.in_controlled_shutdown,
-            features={
-                each.name: (each.min_supported_version, each.max_supported_version)
-                for each in record.features
-            },
-            directories=tuple(record.log_dirs),
-            boot_id=record.boot_id,
-        ),
+    broker = BrokerRegistration(
+        id=BrokerId(record.broker_id),
+        host=listeners[0].host if listeners else "",
+        port=listeners[0].port if listeners else -1,
+        rack=record.rack,
+        listeners=listeners,
+        epoch=record.broker_epoch,
+        incarnation_id=record.incarnation_id,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        features={
+            each.name: (each.min_supported_version, each.max_supported_version)
+            for each in record.features
+        },
+        directories=tuple(record.log_dirs),
+        boot_id=record.boot_id,
     )
+    delta.register(broker)
 
 
 def _registered(

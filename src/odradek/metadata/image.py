@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.persistent import PersistentMap, PersistentVector
@@ -25,8 +25,7 @@ class SecurityProtocol(IntEnum):
     SASL_SSL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """The address of one listener of a broker."""
 
     listener: str
@@ -119,8 +118,7 @@ class TopicImage:
         object.__setattr__(self, "partition_count", len(partitions))
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDeletion:
+class TopicDeletion(NamedTuple):
     """A recorded deletion of a topic: its name, and the brokers that may still have logs of it."""
 
     name: TopicName

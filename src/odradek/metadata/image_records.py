@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata import record_classes
-from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.delta import merged
 from odradek.metadata.image import (
     BrokerRegistration,
@@ -26,6 +25,7 @@ from odradek.metadata.image import (
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quotas import Entity
 from odradek.metadata.records import MetadataRecord
+from odradek.metadata.resources import ResourceType
 
 _REPLICA_SETS = {
     "isr": "isr",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from odradek.config.broker import BrokerConfig
-from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, NewTopic
+from odradek.metadata.topic_changes import NewTopic
+from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 
 def internal_topic(config: BrokerConfig, name: str) -> NewTopic | None:

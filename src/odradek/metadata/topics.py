@@ -1,4 +1,4 @@
-"""Names and configs of topics, and the requests that create topics and add partitions. Pure.
+"""Names and configs of topics, and new partitions. Pure.
 
 The rules and their error messages are those of Kafka's ``Topic`` and ``ReplicationControlManager``.
 """
@@ -6,15 +6,14 @@ The rules and their error messages are those of Kafka's ``Topic`` and ``Replicat
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import ConfigValue
 from odradek.config.topic import TOPIC_CONFIGS
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName, Uuid
-from odradek.metadata.image import PartitionImage, TopicImage
+from odradek.ids import BrokerId, TopicName
+from odradek.metadata.image import PartitionImage
 
 CONSUMER_OFFSETS = TopicName("__consumer_offsets")
 TRANSACTION_STATE = TopicName("__transaction_state")
@@ -27,39 +26,6 @@ TOPIC_NAME_LENGTH_MAX = 249
 CHANGES_PER_REQUEST_MAX = 10_000
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
-USE_DEFAULT = -1
-
-
-@dataclass(slots=True)
-class NewTopic:
-    """A topic to create. -1 is the broker's default, and is required with `assignments`.
-
-    A topic that mirrors one of another cluster has a given id. Otherwise the id is random.
-    """
-
-    name: str
-    num_partitions: int = USE_DEFAULT
-    replication_factor: int = USE_DEFAULT
-    assignments: Sequence[tuple[int, Sequence[int]]] = ()
-    configs: Sequence[tuple[str, str | None]] = ()
-    topic_id: Uuid | None = None
-
-
-@dataclass(slots=True)
-class NewPartitions:
-    """A topic to extend to `count` partitions. `assignments` has the replicas of each new one."""
-
-    name: str
-    count: int
-    assignments: Sequence[Sequence[int]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    """A topic that was created, or that would be created if the request only validates."""
-
-    image: TopicImage
-    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 def invalid_name_reason(name: str) -> str | None:

@@ -34,7 +34,8 @@ A connection also has memory that only the number of connections bounds, which i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 SCRATCH_BYTES = 132_096
 """The receive buffer that the connections of a server share. One read fills at most this much.
@@ -105,8 +106,7 @@ READ_PIECE_BYTES = 131_072
 """Bytes of a region that are held in memory at a time where sendfile does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetLimits:
+class NetLimits(NamedTuple):
     """Limits of one server, with Kafka's names where Kafka has the limit. Sizes are in bytes."""
 
     request_bytes_max: int = 104_857_600
@@ -142,7 +142,7 @@ class NetLimits:
     """max.connections: at the limit new connections wait in the system's accept queue."""
     connections_max_per_ip: int = 2_147_483_647
     """max.connections.per.ip: further connections from the same address are closed."""
-    connections_max_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    connections_max_per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     """max.connections.per.ip.overrides."""
     connections_max_idle_ms: int = 600_000
     """connections.max.idle.ms: a connection that neither sent nor received a byte is closed."""

@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from odradek.environment.network import (
     LOOPBACK,
@@ -32,8 +32,7 @@ RETRY_S = 0.1
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """An address to listen on. An empty `host` means all addresses, port 0 any free port."""
 
     name: str
@@ -116,7 +115,7 @@ class Listener:
             timers: Call `resume` after a lack of descriptors.
         """
         host, port = sock.address
-        self.endpoint = replace(endpoint, host=host, port=port)
+        self.endpoint = endpoint._replace(host=host, port=port)
         self._sock = sock
         self._accept = accept
         self._timers = timers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -30,8 +29,7 @@ ANONYMOUS = Principal("User", "ANONYMOUS")
 """The principal of a client that has not authenticated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """The facts about the client of a connection that handlers and quotas use.
 
     A session does not change. An authentication gives the connection another session, and a

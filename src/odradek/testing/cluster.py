@@ -317,7 +317,7 @@ class Cluster:
         Raises:
             KafkaError: The cluster refused the topic.
         """
-        from odradek.metadata.topics import USE_DEFAULT, NewTopic
+        from odradek.metadata.topic_changes import USE_DEFAULT, NewTopic
 
         configs = tuple((key, text_of(value)) for key, value in (config or {}).items())
         factor = USE_DEFAULT if replicas is None else replicas

@@ -14,8 +14,9 @@ async def reset(server: BrokerServer) -> None:
     Raises:
         KafkaError: The controller refused a part of it.
     """
-    from odradek.metadata.config_changes import ConfigChange, ResourceType
+    from odradek.metadata.config_changes import ConfigChange
     from odradek.metadata.quotas import QuotaAlteration
+    from odradek.metadata.resources import ResourceType
 
     controller = server.services.controller
     image = controller.image

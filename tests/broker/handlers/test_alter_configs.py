@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.errors import ErrorCode
-from odradek.metadata.config_changes import ResourceType
+from odradek.metadata.resources import ResourceType
 from odradek.protocol.messages.alter_configs_request import (
     AlterableConfig,
     AlterConfigsRequest,

@@ -10,7 +10,7 @@ from odradek.config.broker import BROKER_CONFIGS, ConfigSource
 from odradek.config.definition import ConfigType
 from odradek.config.topic import TOPIC_CONFIGS
 from odradek.errors import ErrorCode
-from odradek.metadata.config_changes import ResourceType
+from odradek.metadata.resources import ResourceType
 from odradek.protocol.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -9,7 +9,8 @@ import pytest
 
 from odradek.config.broker import ConfigSource
 from odradek.errors import ErrorCode
-from odradek.metadata.config_changes import OpType, ResourceType
+from odradek.metadata.config_changes import OpType
+from odradek.metadata.resources import ResourceType
 from odradek.protocol.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

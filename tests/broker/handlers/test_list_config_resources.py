@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from odradek.errors import ErrorCode
-from odradek.metadata.config_changes import OpType, ResourceType
+from odradek.metadata.config_changes import OpType
+from odradek.metadata.resources import ResourceType
 from odradek.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from odradek.testing import Broker
 from testkit.wire import WireClient

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def test_a_request_keeps_the_session_of_its_arrival() -> None:
         connection, _ = open_connection(lambda _, view: [])
         context = RequestContext(0, 9, 1, "client", connection)
         before = connection.session
-        connection.session = replace(before, principal=Principal("User", "alice"))
+        connection.session = before._replace(principal=Principal("User", "alice"))
         assert context.session is before
 
     run(main())

@@ -22,10 +22,10 @@ from odradek.metadata.config_changes import (
     ConfigChange,
     ConfigOp,
     OpType,
-    ResourceType,
     check_own_broker_name,
     plan_config_change,
 )
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.topics import check_change_count
 from odradek.protocol.messages.alter_configs_request import AlterConfigsRequest
 from odradek.protocol.messages.incremental_alter_configs_request import (

@@ -14,7 +14,7 @@ from collections import Counter
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode, KafkaError
-from odradek.metadata.topics import NewPartitions
+from odradek.metadata.topic_changes import NewPartitions
 from odradek.protocol.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,

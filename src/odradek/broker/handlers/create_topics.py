@@ -18,7 +18,8 @@ from odradek.broker.configs.entries import topic_entries
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
 from odradek.errors import ErrorCode, KafkaError
-from odradek.metadata.topics import CLUSTER_METADATA, CreatedTopic, NewTopic
+from odradek.metadata.topic_changes import CreatedTopic, NewTopic
+from odradek.metadata.topics import CLUSTER_METADATA
 from odradek.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.create_topics_response import (
     CreatableTopicConfigs,

@@ -31,7 +31,8 @@ from odradek.broker.requests.elements import each
 from odradek.config.broker import ConfigSource
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
-from odradek.metadata.config_changes import ResourceType, check_own_broker_name
+from odradek.metadata.config_changes import check_own_broker_name
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.topics import check_topic_name
 from odradek.protocol.messages.describe_configs_request import (
     DescribeConfigsRequest,

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.errors import ErrorCode
-from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.image import MetadataImage
+from odradek.metadata.resources import ResourceType
 from odradek.protocol.messages.list_config_resources_request import ListConfigResourcesRequest
 from odradek.protocol.messages.list_config_resources_response import (
     ConfigResource,

@@ -48,7 +48,8 @@ from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, TopicName, Uuid
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.internal_topics import internal_topic
-from odradek.metadata.topics import INTERNAL_TOPICS, NewTopic, invalid_name_reason
+from odradek.metadata.topic_changes import NewTopic
+from odradek.metadata.topics import INTERNAL_TOPICS, invalid_name_reason
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.metadata_response import (
     MetadataResponse,

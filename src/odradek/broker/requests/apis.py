@@ -19,8 +19,8 @@ Any broker of a cluster accepts every request, but only the active controller ch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from odradek.protocol.api_keys import ApiKey
 
@@ -42,8 +42,7 @@ class Forwarding(Enum):
     HANDLER = "handler"
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(NamedTuple):
     """One API. `handler` serves the versions `min_version` to `max_version`, both included."""
 
     key: ApiKey

@@ -48,7 +48,7 @@ from odradek.slicing import in_slices
 if TYPE_CHECKING:
     from odradek.broker.requests.cluster import ClusterRequests
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.metadata.topics import NewTopic
+    from odradek.metadata.topic_changes import NewTopic
     from odradek.protocol.wire import Chunk
 
 logger = logging.getLogger(__name__)

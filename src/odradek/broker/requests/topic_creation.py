@@ -10,7 +10,7 @@ from odradek.errors import KafkaError
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.metadata.topics import NewTopic
+    from odradek.metadata.topic_changes import NewTopic
 
 
 async def create_topics(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 from odradek.records.control import EndTransactionMarker
 
@@ -25,8 +26,7 @@ NOT_VERIFIED: VerificationGuard = -1
 _guards = count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """The origin of a batch that is not an ordinary batch of a client (``AppendOrigin``).
 
     Attributes:

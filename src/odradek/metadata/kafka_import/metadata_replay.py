@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from odradek.metadata.config_changes import ResourceType
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import NO_LEADER, MetadataImage
 from odradek.metadata.kafka_import.metadata_log import UnreadableMetadata
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.records import Frame, InvalidRecord, decode_frame, record_class
+from odradek.metadata.resources import ResourceType
 from odradek.protocol.messages.broker_registration_change_record import (
     BrokerRegistrationChangeRecord,
 )

@@ -19,7 +19,7 @@ from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.directory_names import METADATA_DIRECTORY
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata import znodes
-from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType, ResourceType
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.config_changes import plan_config_change as plan_change
 from odradek.metadata.features import FEATURES, default_levels
 from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
@@ -32,6 +32,7 @@ from odradek.metadata.kafka_import.metadata_replay import (
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quota_nodes import quota_operations
 from odradek.metadata.quotas import QuotaAlteration, Quotas, plan_alterations
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.interface import Create, Operation
 from odradek.metadata.topics import new_partition
 

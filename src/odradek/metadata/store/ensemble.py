@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from odradek.environment.randomness import Randomness
@@ -36,8 +35,7 @@ from odradek.metadata.store.tree import Tree
 Range = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class EnsembleConditions:
+class EnsembleConditions(NamedTuple):
     """Properties of an ensemble, and the events that may happen by chance.
 
     A range is the lowest and the highest number of milliseconds. A value per mille is the
