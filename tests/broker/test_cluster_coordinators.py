@@ -25,6 +25,7 @@ from odradek.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from odradek.protocol.messages.offset_fetch_response import OffsetFetchResponse
+from odradek.slicing import in_slices
 from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
 
 IDS = (1, 2, 3)
@@ -172,10 +173,10 @@ def test_coordinator_that_may_have_been_deposed_resigns(tmp_path: Path, patient:
         assert replica is not None
         lease = cluster.member(broker)._lease
         assert lease is not None
-        lease._suspend(Standing.EXPIRED, 0)
+        await in_slices(lease._suspend(Standing.EXPIRED))
         assert replica.is_suspended
         assert await committed(cluster, "group", broker) is ErrorCode.NOT_COORDINATOR
-        lease._resume()
+        await in_slices(lease._resume())
         assert not replica.is_suspended
         # No request has asked for the shard.
         await cluster.until(lambda: any(services.coordinators.groups.runtime.shards()))

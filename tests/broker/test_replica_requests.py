@@ -93,8 +93,8 @@ async def fetch(
 
 
 def follower_state(cluster: ClusterBrokers) -> tuple[Any, ...]:
-    state = partition(cluster).replication
-    return tuple((each.broker_id, each.log_end_offset) for each in state.followers)
+    leading = partition(cluster).replication
+    return tuple((each.broker_id, each.log_end_offset) for each in leading.state.followers)
 
 
 def test_follower_fetches_on_the_listener_for_brokers_only(run: Callable[[Test], None]) -> None:

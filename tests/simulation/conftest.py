@@ -1,14 +1,24 @@
 from __future__ import annotations
 
-import gc
-import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers.garbage import collect_quietly
+
+
+@pytest.fixture(autouse=True)
+def _collects_killed_brokers_of_the_test() -> Iterator[None]:
+    yield
+    collect_quietly()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _collects_killed_brokers_of_the_module() -> Iterator[None]:
+    """The report of a failed test keeps objects until the next test."""
+    yield
+    collect_quietly()
 
 
 def pytest_sessionfinish() -> None:
-    """Collect the suspended coroutines of killed brokers, and ignore what their ends report."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        for _ in range(5):
-            gc.collect()
-    finally:
-        sys.unraisablehook = hook
+    collect_quietly()
