@@ -40,8 +40,11 @@ def others_may(data: Path) -> dict[str, str]:
     """Return the modes of `data` and its contents that differ from 0700 (directory) or 0600."""
     found = {}
     for path in (data, *data.rglob("*")):
-        status = path.lstat()
-        expected = 0o700 if path.is_dir() else 0o600
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # a running broker has renamed or removed it
+            continue
+        expected = 0o700 if stat.S_ISDIR(status.st_mode) else 0o600
         if stat.S_IMODE(status.st_mode) != expected:
             found[str(path)] = stat.filemode(status.st_mode)
     return found
