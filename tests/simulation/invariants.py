@@ -381,7 +381,8 @@ class PartitionModel:
         """Compare the records of a replica with the committed ones, which a leader may extend.
 
         Args:
-            elected: This is the first observation of the broker as the leader of this epoch.
+            elected: This is the first observation of the broker as the leader of this epoch. It has
+                all committed records, unless a leader of a later epoch was observed before.
             led: The broker was the leader in the observation before. It may have committed records
                 in the step in which it was deposed.
             step: The number of the step.
@@ -395,6 +396,8 @@ class PartitionModel:
             self.high_watermark = now.high_watermark
             self.rises.append((step, self.high_watermark))
             self.committed = chain.continues(now.high_watermark)
+        # After a pause a broker may learn of an election when a later leader has committed more.
+        elected = elected and now.leader_epoch >= self.epoch
         if elected and now.log_end < self.high_watermark:
             yield (
                 f"broker {broker} leads in epoch {now.leader_epoch} with log end {now.log_end}, "

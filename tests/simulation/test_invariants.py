@@ -251,6 +251,17 @@ def test_an_elected_leader_has_all_committed_records() -> None:
     assert [*committed().follow(2, now._replace(log_end=4), OTHER, elected=True)]
 
 
+def test_a_leader_that_was_deposed_before_it_noticed_its_election_may_have_fewer_records() -> None:
+    """A paused broker notices its election in epoch 4 after a commit in epoch 5."""
+    late = SEEN._replace(leader_epoch=4, high_watermark=2, log_end=3)
+    shorter = chain((0, 2, 1), (2, 1, 1))
+    model = committed()
+    assert not [*model.observe(1, SEEN._replace(leader_epoch=5))]
+    assert not [*model.observe(2, late)]
+    assert not [*model.follow(2, late, shorter, elected=True)]
+    assert [*model.follow(2, late._replace(leader_epoch=5), shorter, elected=True)]
+
+
 def test_logs_are_equal_below_the_high_watermark() -> None:
     follower = SEEN._replace(is_leader=False, log_end=4)
     assert not [*committed().follow(2, follower, LOG, elected=False)]
