@@ -100,7 +100,7 @@ class Chain:
 
 @dataclass(slots=True)
 class ReplicaModel:
-    """What is known of one replica of one partition.
+    """The knowledge about one replica of one partition.
 
     Attributes:
         seen: The last observation.

@@ -302,7 +302,7 @@ def test_a_cluster_that_does_not_start_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before: Counter[str] = Counter()
-    collect_quietly()  # what other tests of the process have left
+    collect_quietly()  # the garbage of other tests of the process
     others = threads()
     for _ in range(2):  # the first event loop of a process opens a pipe for good
         gc.collect()
@@ -319,7 +319,7 @@ def test_a_cluster_that_does_not_start_leaves_nothing(
 def test_nothing_is_left_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
     with Cluster(1):  # the first event loop of a process opens a pipe for good
         pass
-    collect_quietly()  # what other tests of the process have left
+    collect_quietly()  # the garbage of other tests of the process
     before = threads(), descriptors()
     with Cluster(3) as cluster:
         directory = cluster._directory
