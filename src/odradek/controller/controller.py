@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.config.broker import BrokerConfig
@@ -41,10 +42,24 @@ from odradek.metadata.store.interface import Delete, SingleNodeStore, StoreFailu
 from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
+    from odradek.controller import plans
     from odradek.controller.plan import Plan
     from odradek.metadata.config_changes import ConfigChange
     from odradek.metadata.kafka_import.takeover import Takeover
     from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
+else:
+
+    class _ImportedWithFirstUse:
+        """A module that is not imported before the first use of one of its functions."""
+
+        def __init__(self, name):
+            self._name = name
+
+        def __getattr__(self, function):
+            return getattr(import_module(self._name), function)
+
+    # Only requests need the plans, and their import would delay the start.
+    plans = _ImportedWithFirstUse("odradek.controller.plans")
 
 logger = logging.getLogger(__name__)
 
@@ -209,8 +224,6 @@ class Controller:
         broker = BrokerId(self._config.node_id)
 
         async def finish() -> None:
-            from odradek.controller import plans
-
             await self._commit(plans.plan_deletions_finished(self.image, broker, topic_ids))
 
         if self._events.is_open:
@@ -275,8 +288,6 @@ class Controller:
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[CreatedTopic | KafkaError]:
-        from odradek.controller import plans
-
         planning = plans.planning_topics(self.image, self._config, topics, self._new_uuid)
         plan = await in_slices(planning)
         failure = await self._commit(plan, validate_only)
@@ -285,8 +296,6 @@ class Controller:
         return [each if isinstance(each, KafkaError) else failure for each in plan.result]
 
     async def _delete_topics(self, ids: Sequence[Uuid]) -> list[KafkaError | None]:
-        from odradek.controller import plans
-
         plan = await in_slices(plans.planning_topic_deletions(self.image, ids))
         failure = await self._commit(plan)
         return [error or failure for error in plan.result]
@@ -294,8 +303,6 @@ class Controller:
     async def _create_partitions(
         self, requests: Sequence[NewPartitions], validate_only: bool
     ) -> list[KafkaError | None]:
-        from odradek.controller import plans
-
         plan = await in_slices(plans.planning_partitions(self.image, requests))
         failure = await self._commit(plan, validate_only)
         return [error or failure for error in plan.result]
@@ -303,8 +310,6 @@ class Controller:
     async def _alter_configs(
         self, changes: Sequence[ConfigChange], validate_only: bool
     ) -> list[KafkaError | None]:
-        from odradek.controller import plans
-
         planning = plans.planning_config_changes(self.image, self._config, changes)
         plan = await in_slices(planning)
         failure = await self._commit(plan, validate_only)
@@ -313,8 +318,6 @@ class Controller:
     async def _alter_client_quotas(
         self, alterations: Sequence[QuotaAlteration], validate_only: bool
     ) -> dict[Entity, KafkaError | None]:
-        from odradek.controller import plans
-
         plan = await in_slices(plans.planning_quotas(self.image, alterations))
         failure = await self._commit(plan, validate_only)
         return {entity: error or failure for entity, error in plan.result.items()}
@@ -322,14 +325,10 @@ class Controller:
     async def _update_features(
         self, changes: Mapping[str, int] | Sequence[FeatureUpdate], validate_only: bool
     ) -> KafkaError | None:
-        from odradek.controller import plans
-
         plan = plans.plan_features(self.image, self._config, changes)
         return await self._commit(plan, validate_only) or plan.result
 
     async def _allocate_producer_ids(self, broker: BrokerId) -> range:
-        from odradek.controller import plans
-
         plan = plans.plan_producer_ids(self.image, broker)
         failure = await self._commit(plan)
         if failure is not None:

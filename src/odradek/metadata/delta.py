@@ -229,10 +229,9 @@ class TopicsDelta:
 class MetadataDelta:
     """Ordered records on top of an image, with the changes that they make.
 
-    A delta is changed only by `replay` and `replaying`. After `apply` it is only read, until
-    `releasing`. A record
-    that does not fit raises InvalidRecord. The delta must then be dropped, and the image is as
-    before.
+    Only `replay`, `replaying` and `register` change a delta. After `apply` it is only read, until
+    `releasing` drops its contents. A record that does not fit raises InvalidRecord. The delta must
+    then be dropped, and the image is as before.
 
     Attributes:
         image: The image before the records.
