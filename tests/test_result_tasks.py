@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from odradek.errors import ErrorCode, KafkaError
-from odradek.result_tasks import in_task, run, wait
+from odradek.result_tasks import in_task, run, shielded, wait
 from odradek.results import Abandoned, PendingResult, Result
 from tests.helpers.futures import of_future
 
@@ -137,3 +139,53 @@ def test_a_future_is_an_executed_result(end: str) -> None:
             assert future.cancelled()
 
     run_loop(test())
+
+
+def test_a_failure_after_the_caller_was_cancelled_is_one_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def test() -> None:
+        work: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        caller = asyncio.ensure_future(shielded(work, "the work"))
+        await asyncio.sleep(0)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        assert not work.done()
+        work.set_exception(OSError("no space"))
+        await asyncio.sleep(0)
+
+    run_loop(test())
+    gc.collect()
+    assert caplog.messages == [
+        "the work failed after its caller was cancelled: OSError('no space')"
+    ]
+    assert caplog.records[0].exc_info is None
+
+
+def test_a_failure_that_the_caller_gets_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        work: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(work.set_exception, OSError("no space"))
+        with pytest.raises(OSError, match="no space"):
+            await shielded(work, "the work")
+
+    run_loop(test())
+    gc.collect()
+    assert not caplog.messages
+
+
+def test_shielded_work_that_was_cancelled_itself_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        work: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await shielded(work, "the work")
+        await asyncio.sleep(0)
+
+    run_loop(test())
+    assert not caplog.messages

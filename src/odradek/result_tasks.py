@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from odradek.results import Abandoned, PendingResult, Result
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -94,3 +97,25 @@ async def wait_executed(result: Result[T]) -> None:
         except asyncio.CancelledError:
             result.cancel()
             raise
+
+
+async def shielded(work: asyncio.Future[T], name: str) -> T:
+    """Await work that continues if the waiting task is cancelled.
+
+    `asyncio.shield` alone leaves a later failure to the garbage collector, which reports it with a
+    traceback at an arbitrary moment.
+
+    Args:
+        work: The work, which is running.
+        name: The work in the log line about a failure that no task awaits.
+    """
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        work.add_done_callback(partial(_log_failure, name))
+        raise
+
+
+def _log_failure(name: str, work: asyncio.Future[Any]) -> None:
+    if not work.cancelled() and (error := work.exception()) is not None:
+        logger.warning("%s failed after its caller was cancelled: %r", name, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -129,3 +130,38 @@ def test_an_event_that_is_cancelled_does_not_end_the_queue() -> None:
         await queue.close()
 
     asyncio.run(scenario())
+
+
+def test_the_failure_of_an_event_that_no_caller_awaits_is_one_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Garbage collection would report an exception that was not retrieved, with a traceback."""
+
+    async def scenario() -> None:
+        queue = EventQueue()
+        begun = asyncio.Event()
+
+        async def fail() -> None:
+            begun.set()
+            await asyncio.sleep(0)
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "deposed")
+
+        async def fail_internally() -> None:
+            raise ValueError("a defect")
+
+        caller = asyncio.create_task(queue.run(fail))
+        await begun.wait()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        queue.append_internal(fail_internally)
+        await queue.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    gc.collect()
+    assert [each.exc_info for each in caplog.records] == [None, None]
+    of_request, internal = caplog.messages
+    assert "failed after its caller was cancelled" in of_request
+    assert "deposed" in of_request
+    assert internal == "an event of the controller failed: ValueError('a defect')"

@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from tests.docs.pages import DOCS, ROOT
+from tests.helpers.garbage import collect_quietly
 
 PAGE = (DOCS / "troubleshooting.md").read_text("utf-8")
 QUOTED = sorted(set(re.findall(r"^\| (?:log: )?`([^`]* [^`]* [^`]*)` \|", PAGE, re.M)))
@@ -17,7 +18,12 @@ OF_OTHERS = {"Address already in use", "fixture 'kafka' not found"}
 
 @cache
 def _literals() -> str:
-    """All texts of the product. A placeholder of a formatted string is `...`."""
+    """All texts of the product. A placeholder of a formatted string is `...`.
+
+    `ast.parse` of CPython 3.11 raises SystemError if a collection in it reports garbage with a
+    traceback, which parses source, too. So the garbage of earlier tests is collected before.
+    """
+    collect_quietly()
     found = []
     for path in (ROOT / "src" / "odradek").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -347,13 +347,17 @@ class ClusterMember(ClusterMembership):
             self._feed.subscribe(subscriber)
         self.cluster_controller.start()
         self._feed.start()
-        caught_up = asyncio.ensure_future(self._feed.caught_up())
-        failing = asyncio.ensure_future(self._has_failed.wait())
+        waits = [
+            asyncio.ensure_future(self._feed.caught_up()),
+            asyncio.ensure_future(self._has_failed.wait()),
+        ]
         try:
-            await asyncio.wait((caught_up, failing), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            failing.cancel()
-            caught_up.cancel()
+            for each in waits:
+                each.cancel()
+            # Both may have ended. This also reads the exception of a feed that has failed.
+            await asyncio.gather(*waits, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
         await self._feed.caught_up()

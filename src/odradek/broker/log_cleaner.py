@@ -42,6 +42,7 @@ from odradek.log.cleaner.worker_protocol import (
 )
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
 from odradek.log.residency import NotResident
+from odradek.result_tasks import shielded
 
 if TYPE_CHECKING:
     from odradek.config.broker import BrokerConfig
@@ -126,7 +127,7 @@ class LogCleaner:
         while True:
             await self._timers.sleep(self._config.get_int("log.cleaner.backoff.ms") / 1000)
             try:
-                await asyncio.shield(self.clean())
+                await shielded(asyncio.ensure_future(self.clean()), "a pass of the log cleaner")
             except Exception:
                 logger.exception("a pass of the log cleaner failed. The next pass begins as usual")
 

@@ -112,6 +112,8 @@ async def _serve(
         log.info("stopping on a signal before the start is complete")
         starting.cancel()
         await asyncio.wait([starting])
+        if not starting.cancelled() and (error := starting.exception()) is not None:
+            log.warning("the start failed while it was cancelled: %r", error)
         return
     starting.result()
     failing = loop.create_task(server.failed())

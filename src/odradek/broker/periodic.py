@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from odradek.broker.transactions.late_transactions import LateTransactionWatch
+from odradek.result_tasks import shielded
 from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class PeriodicTasks:
         manager, now_ms = services.log_manager, services.clock.time_ms()
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(services.executor, manager.load_for_retention, now_ms)
-        await asyncio.shield(work)
+        await shielded(work, "reading logs for retention")
         manager.retain(now_ms, wait=False)
 
     async def expire_offsets(self) -> None:
@@ -124,4 +125,4 @@ class PeriodicTasks:
         loop = asyncio.get_running_loop()
         now_ms = services.clock.time_ms()
         work = loop.run_in_executor(services.executor, services.log_manager.maintain, now_ms)
-        await asyncio.shield(work)
+        await shielded(work, "the maintenance of the logs")

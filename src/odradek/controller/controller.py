@@ -14,7 +14,6 @@ new topic can be used, and a deleted one no longer exists.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller.event_queue import EventQueue
+from odradek.controller.event_queue import EventQueue, log_failure
 from odradek.controller.loading import load, prepare
 from odradek.controller.metadata_writer import MetadataWriter
 from odradek.controller.plan import planning_single_broker
@@ -227,7 +226,7 @@ class Controller:
             await self._commit(plans.plan_deletions_finished(self.image, broker, topic_ids))
 
         if self._events.is_open:
-            self._events.append(finish).add_done_callback(_log_failure)
+            self._events.append(finish).add_done_callback(log_failure)
 
     async def unregister_broker(self, broker: BrokerId) -> None:
         """Refuse to unregister a broker, because there is only this one.
@@ -378,9 +377,3 @@ class Controller:
     def _running(self) -> MetadataWriter:
         assert self._writer is not None, "the controller has not started"
         return self._writer
-
-
-def _log_failure(event: asyncio.Future[None]) -> None:
-    """Log the exception of an event whose result no caller awaits."""
-    if not event.cancelled() and (error := event.exception()) is not None:
-        logger.error("an event of the controller failed: %r", error)

@@ -8,11 +8,15 @@ the image, before it takes the next one. A decision therefore always sees the ne
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from odradek.errors import ErrorCode, KafkaError
+from odradek.result_tasks import shielded
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -36,8 +40,7 @@ class EventQueue:
     def append(self, event: Callable[[], Awaitable[Result]]) -> asyncio.Future[Result]:
         """Add an event. The future has its result or its exception.
 
-        The event runs to its end even if the caller is cancelled, if the caller awaits the future
-        in `asyncio.shield`.
+        The caller must await the future, or add `log_failure` to its callbacks.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT when the queue is full, NOT_CONTROLLER after `close`.
@@ -49,12 +52,12 @@ class EventQueue:
         return self._append(event)
 
     def append_internal(self, event: Callable[[], Awaitable[None]]) -> None:
-        """Add an event of the controller itself, which must not raise.
+        """Add an event of the controller itself. A failure is logged.
 
         The limit does not apply. The controller has a few such events, each at most once.
         """
         if not self._closed:
-            self._append(event)
+            self._append(event).add_done_callback(log_failure)
 
     def _append(self, event: Callable[[], Awaitable[Result]]) -> asyncio.Future[Result]:
         loop = asyncio.get_running_loop()
@@ -66,7 +69,7 @@ class EventQueue:
 
     async def run(self, event: Callable[[], Awaitable[Result]]) -> Result:
         """Add an event and return its result. If the caller is cancelled, the event still runs."""
-        return await asyncio.shield(self.append(event))
+        return await shielded(self.append(event), "an event of the controller")
 
     async def close(self) -> None:
         """Accept no further events, and wait for those in the queue."""
@@ -93,3 +96,9 @@ class EventQueue:
                 if not result.cancelled():
                     result.set_result(value)
         self._consumer = None
+
+
+def log_failure(event: asyncio.Future[Any]) -> None:
+    """Log the exception of an event whose result no caller awaits."""
+    if not event.cancelled() and (error := event.exception()) is not None:
+        logger.error("an event of the controller failed: %r", error)
