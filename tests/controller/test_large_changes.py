@@ -13,9 +13,11 @@ from odradek.controller.broker_changes import (
     planning_broker_changes,
 )
 from odradek.controller.election import ElectionPolicy
+from odradek.controller.loading import making_whole_topic
 from odradek.controller.metadata_writer import OPERATIONS_PER_WRITE_MAX
 from odradek.controller.store_operations import store_operations
 from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.metadata import znodes
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import BrokerRegistration, MetadataImage
 from odradek.metadata.persistent import PersistentMap
@@ -89,7 +91,7 @@ def test_operations_of_one_topic_are_made_in_time_slices() -> None:
     _, records = created(NewTopic("a", COUNT, 3))
     delta, image = replayed(EMPTY, records)
     slices, operations = counted(store_operations(delta, image, 1))
-    assert slices >= SLICES
+    assert slices >= 2 * SLICES
     assert len(operations) >= 2 * COUNT
     (topic,) = image.topics_by_id.values()
     slices, plan = counted(plans.planning_topic_deletions(image, [topic.topic_id]))
@@ -97,6 +99,28 @@ def test_operations_of_one_topic_are_made_in_time_slices() -> None:
     slices, operations = counted(store_operations(delta, after, 1))
     assert slices >= SLICES
     assert len(operations) >= 2 * COUNT
+
+
+def test_node_of_a_large_topic_is_encoded_and_decoded_in_time_slices() -> None:
+    _, image = replayed(EMPTY, created(NewTopic("a", COUNT, 3))[1])
+    (topic,) = image.topics_by_id.values()
+    slices, data = counted(znodes.encoding_topic(topic))
+    assert slices == SLICES
+    slices, (topic_id, replicas) = counted(znodes.decoding_topic_header(data))
+    assert slices >= 2 * SLICES
+    assert [each.replicas for each in replicas] == [each.replicas for each in topic.partitions]
+    slices, whole = counted(making_whole_topic(topic.name, topic_id, replicas))
+    assert slices == SLICES
+    assert whole.partition_count == COUNT
+
+
+def test_additional_partitions_change_the_node_of_the_topic_in_time_slices() -> None:
+    _, image = replayed(EMPTY, created(NewTopic("a", COUNT, 3))[1])
+    _, plan = counted(plans.planning_partitions(image, [NewPartitions("a", COUNT + 1)]))
+    delta, after = replayed(image, plan.records)
+    slices, operations = counted(store_operations(delta, after, 1))
+    assert slices == SLICES
+    assert len(operations) == 3
 
 
 def test_elections_are_decided_in_shorter_time_slices_than_visits() -> None:

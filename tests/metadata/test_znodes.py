@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
 from odradek.metadata import znodes
 from odradek.metadata.image import (
     BrokerRegistration,
@@ -20,6 +20,7 @@ from odradek.metadata.image import (
     TopicImage,
 )
 from odradek.metadata.store.interface import Node, Stat
+from odradek.slicing import run_to_completion
 from tests.metadata.image_strategies import brokers, partitions, uuids
 
 
@@ -29,7 +30,8 @@ def test_topic_and_states_are_decoded_as_they_were_encoded(
 ) -> None:
     numbered = [replace(each, partition=number) for number, each in enumerate(found)]
     topic = TopicImage(TopicName("t"), topic_id, numbered)
-    decoded_id, replicas = znodes.decode_topic_header(znodes.encode_topic(topic))
+    data = run_to_completion(znodes.encoding_topic(topic))
+    decoded_id, replicas = run_to_completion(znodes.decoding_topic_header(data))
     states = [
         Node(znodes.encode_state(each, 3), Stat(0, 0, 0, each.partition_epoch, 0, 0, 0))
         for each in numbered
@@ -39,6 +41,36 @@ def test_topic_and_states_are_decoded_as_they_were_encoded(
         znodes.decode_partition(number, *both)
         for number, both in enumerate(zip(replicas, states, strict=True))
     ] == numbered
+
+
+@given(st.lists(partitions(), max_size=5), uuids)
+def test_node_of_a_topic_is_compact_json_of_kafka_s_form(
+    found: list[PartitionImage], topic_id: Uuid
+) -> None:
+    numbered = [replace(each, partition=number) for number, each in enumerate(found)]
+    expected = {
+        "version": 3,
+        "topic_id": uuid_to_string(topic_id),
+        "partitions": {str(each.partition): each.replicas for each in numbered},
+        "adding_replicas": {
+            str(each.partition): each.adding_replicas for each in numbered if each.adding_replicas
+        },
+        "removing_replicas": {
+            str(each.partition): each.removing_replicas
+            for each in numbered
+            if each.removing_replicas
+        },
+    }
+    data = run_to_completion(znodes.encoding_topic(TopicImage(TopicName("t"), topic_id, numbered)))
+    assert data == json.dumps(expected, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"partitions":' * 100_000, b"", b"[]", b"{}"])
+def test_topic_node_that_is_not_valid_is_refused_with_its_path(data: bytes) -> None:
+    with pytest.raises(znodes.InvalidNode, match="/brokers/topics/t"):
+        run_to_completion(
+            znodes.valid_in_slices("/brokers/topics/t", znodes.decoding_topic_header(data))
+        )
 
 
 @given(brokers())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.store.interface import Check, Create, Delete, Operation, Performed, Set
+from odradek.slicing import run_to_completion
 from tests.simulation.invariants import PartitionModel, PartitionState
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class ClusterModel:
             return
         assert isinstance(operation, (Create, Set))
         if not rest:
-            topic_id, replicas = znodes.decode_topic_header(operation.data)
+            topic_id, replicas = run_to_completion(znodes.decoding_topic_header(operation.data))
             self.topics[name] = Topic(bytes(topic_id), [each.replicas for each in replicas])
         elif rest.endswith("/state"):
             number = int(rest.split("/")[1])

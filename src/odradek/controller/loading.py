@@ -180,13 +180,16 @@ def _decoding_headers(
     paths: list[str] = []
     left = ELEMENTS_PER_SLICE
     for name, path, node in zip(names, topic_paths, nodes, strict=True):
-        header = znodes.valid(path, znodes.decode_topic_header, _found(node).data)
+        decoding = znodes.decoding_topic_header(_found(node).data)
+        header = yield from znodes.valid_in_slices(path, decoding)
         headers.append(header)
-        paths += [znodes.state_path(name, number) for number in range(len(header[1]))]
-        left -= 1 + len(header[1])
-        if left <= 0:
-            left = ELEMENTS_PER_SLICE
-            yield
+        left -= 1
+        for number in range(len(header[1])):
+            paths.append(znodes.state_path(name, number))
+            left -= 1
+            if left <= 0:
+                left = ELEMENTS_PER_SLICE
+                yield
     return headers, paths
 
 
@@ -216,20 +219,21 @@ def _decoding(
                 yield
         topics.append(TopicImage(name, topic_id, partitions))
         if len(partitions) < len(replicas):
-            whole = whole_topic(name, topic_id, replicas)
+            whole = yield from making_whole_topic(name, topic_id, replicas)
             unfinished.append(whole)
     return topics, unfinished
 
 
-def whole_topic(
+def making_whole_topic(
     name: TopicName, topic_id: Uuid, replicas: Sequence[znodes.PartitionReplicas]
-) -> TopicImage:
+) -> Generator[None, None, TopicImage]:
     """Return a topic with the replicas of its node. The rest of its state is not in the node."""
-    return TopicImage(
-        name,
-        topic_id,
-        [new_partition(number, each.replicas) for number, each in enumerate(replicas)],
-    )
+    partitions: list[PartitionImage] = []
+    for number, each in enumerate(replicas):
+        partitions.append(new_partition(number, each.replicas))
+        if not len(partitions) % ELEMENTS_PER_SLICE:
+            yield
+    return TopicImage(name, topic_id, partitions)
 
 
 async def _load_registrations(store: MetadataStore) -> dict[BrokerId, BrokerRegistration]:

@@ -78,9 +78,9 @@ def store_operations(
             changes, topic, controller_epoch, unfinished.get(topic_id) or UnfinishedTopic(topic)
         )
         for some in topic_operations:
-            operations += some
+            operations += some or ()
             left -= 1
-            if left <= 0:
+            if left <= 0 or some is None:
                 left = ELEMENTS_PER_SLICE
                 yield
     for topic_id, deletion in delta.deletions.changed.items():
@@ -96,15 +96,16 @@ def store_operations(
 
 def _topic_operations(
     changes: TopicDelta, topic: TopicImage, controller_epoch: int, unfinished: UnfinishedTopic
-) -> Generator[Sequence[Operation], None, None]:
-    """Yield the operations of the topic's node, and those of each partition."""
+) -> Generator[Sequence[Operation] | None, None, None]:
+    """Yield the operations of the topic's node, and those of each partition.
+
+    None ends a time slice of the encoding of the topic's node.
+    """
     before = changes.before
     path = znodes.topic_path(topic.name)
     if before is None:
-        yield [
-            Create(path, znodes.encode_topic(unfinished.whole)),
-            Create(f"{path}/partitions"),
-        ]
+        data = yield from znodes.encoding_topic(unfinished.whole)
+        yield [Create(path, data), Create(f"{path}/partitions")]
         for partition in topic.partitions:
             yield znodes.partition_operations(topic.name, partition, controller_epoch)
         return
@@ -119,7 +120,8 @@ def _topic_operations(
         state = znodes.encode_state(partition, controller_epoch)
         yield [Set(znodes.state_path(topic.name, number), state, earlier.partition_epoch)]
     if (added or replicas_changed) and not unfinished.is_written:
-        yield [Set(path, znodes.encode_topic(unfinished.whole))]
+        data = yield from znodes.encoding_topic(unfinished.whole)
+        yield [Set(path, data)]
     for partition in added:
         yield znodes.partition_operations(topic.name, partition, controller_epoch)
 

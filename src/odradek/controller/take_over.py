@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from odradek.controller.loading import LoadedMetadata, load, whole_topic
+from odradek.controller.loading import LoadedMetadata, load, making_whole_topic
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.image import NO_LEADER, MetadataImage, TopicImage
@@ -32,6 +32,7 @@ from odradek.metadata.store.interface import (
     Watcher,
 )
 from odradek.metadata.store.resolution import settled_node
+from odradek.slicing import in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -143,8 +144,9 @@ async def read_metadata(
     for name in znodes.valid(znodes.METADATA, znodes.decode_unfinished, position.data):
         path = znodes.topic_path(name)
         node = await store.get(path)
-        header = znodes.valid(path, znodes.decode_topic_header, node.data)
-        unfinished.append(whole_topic(name, *header))
+        decoding = znodes.valid_in_slices(path, znodes.decoding_topic_header(node.data))
+        topic_id, replicas = await in_slices(decoding)
+        unfinished.append(await in_slices(making_whole_topic(name, topic_id, replicas)))
     return LoadedMetadata(standby, position.version, unfinished)
 
 

@@ -21,7 +21,7 @@ Three kinds of nodes are not Kafka's:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote
@@ -38,7 +38,9 @@ from odradek.metadata.image import (
     TopicDeletion,
     TopicImage,
 )
+from odradek.metadata.json_slices import decoding_json
 from odradek.metadata.store.interface import Create, Delete, Node, Operation
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 
 R = TypeVar("R")
 
@@ -97,6 +99,10 @@ class InvalidNode(KafkaError):
         return InvalidNode(root + self.path, self.reason)
 
 
+_INVALID = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""Errors of decoding a node whose contents are not valid."""
+
+
 def valid(path: str, decode_node: Callable[..., R], *contents: Any) -> R:
     """Return `decode_node(*contents)`.
 
@@ -105,7 +111,15 @@ def valid(path: str, decode_node: Callable[..., R], *contents: Any) -> R:
     """
     try:
         return decode_node(*contents)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except _INVALID as error:
+        raise InvalidNode(path, error) from error
+
+
+def valid_in_slices(path: str, decoding: Generator[None, None, R]) -> Generator[None, None, R]:
+    """Do the same as `valid` with a generator that decodes in time slices."""
+    try:
+        return (yield from decoding)
+    except _INVALID as error:
         raise InvalidNode(path, error) from error
 
 
@@ -156,24 +170,34 @@ def client_metrics_path(name: str) -> str:
     return f"{CLIENT_METRICS}/{sanitized(name)}"
 
 
-def encode_topic(topic: TopicImage) -> bytes:
-    replicas, adding, removing = {}, {}, {}
+def encoding_topic(topic: TopicImage) -> Generator[None, None, bytes]:
+    """Encode the node of a topic in time slices."""
+    replicas: list[str] = []
+    adding: list[str] = []
+    removing: list[str] = []
+    left = ELEMENTS_PER_SLICE
     for partition in topic.partitions:
-        number = str(partition.partition)
-        replicas[number] = partition.replicas
+        number = partition.partition
+        replicas.append(_replicas_member(number, partition.replicas))
         if partition.adding_replicas:
-            adding[number] = partition.adding_replicas
+            adding.append(_replicas_member(number, partition.adding_replicas))
         if partition.removing_replicas:
-            removing[number] = partition.removing_replicas
-    return encode(
-        {
-            "version": 3,
-            "topic_id": uuid_to_string(topic.topic_id),
-            "partitions": replicas,
-            "adding_replicas": adding,
-            "removing_replicas": removing,
-        }
-    )
+            removing.append(_replicas_member(number, partition.removing_replicas))
+        left -= 1
+        if not left:
+            left = ELEMENTS_PER_SLICE
+            yield
+    return (
+        f'{{"version":3,"topic_id":"{uuid_to_string(topic.topic_id)}",'
+        f'"partitions":{{{",".join(replicas)}}},'
+        f'"adding_replicas":{{{",".join(adding)}}},'
+        f'"removing_replicas":{{{",".join(removing)}}}}}'
+    ).encode()
+
+
+def _replicas_member(partition: int, brokers: Sequence[BrokerId]) -> str:
+    """Return a member of a JSON object. `json.dumps` would encode all of them in one step."""
+    return f'"{partition}":[{",".join(map(str, brokers))}]'
 
 
 def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
@@ -207,20 +231,29 @@ class PartitionReplicas(NamedTuple):
     removing: tuple[BrokerId, ...] = ()
 
 
-def decode_topic_header(data: bytes) -> tuple[Uuid, list[PartitionReplicas]]:
-    """Return a topic's id and the replicas of its partitions, in the order of their numbers."""
-    value = decode(data)
+def decoding_topic_header(
+    data: bytes,
+) -> Generator[None, None, tuple[Uuid, list[PartitionReplicas]]]:
+    """Decode the node of a topic in time slices.
+
+    Returns:
+        The topic's id and the replicas of its partitions, in the order of their numbers.
+    """
+    value = yield from decoding_json(data)
     partitions = value["partitions"]
     adding = value.get("adding_replicas", {})
     removing = value.get("removing_replicas", {})
-    replicas = [
-        PartitionReplicas(
-            tuple(partitions[number]),
-            tuple(adding.get(number, ())),
-            tuple(removing.get(number, ())),
+    replicas: list[PartitionReplicas] = []
+    for number in map(str, range(len(partitions))):
+        replicas.append(
+            PartitionReplicas(
+                tuple(partitions[number]),
+                tuple(adding.get(number, ())),
+                tuple(removing.get(number, ())),
+            )
         )
-        for number in map(str, range(len(partitions)))
-    ]
+        if not len(replicas) % ELEMENTS_PER_SLICE:
+            yield
     return uuid_from_string(value["topic_id"]), replicas
 
 
@@ -456,7 +489,7 @@ def partition_operations(
 def create_topic_operations(topic: TopicImage, controller_epoch: int) -> list[Operation]:
     path = topic_path(topic.name)
     operations: list[Operation] = [
-        Create(path, encode_topic(topic)),
+        Create(path, run_to_completion(encoding_topic(topic))),
         Create(f"{path}/partitions"),
     ]
     for partition in topic.partitions:
