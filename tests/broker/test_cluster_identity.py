@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.broker import cluster_identity
 from odradek.broker.broker import STORE_FILE, BrokerServer
 from odradek.broker.cluster_identity import (
     Admission,
@@ -47,7 +49,7 @@ from tests.helpers.cluster_brokers import ClusterBrokers
 CLUSTER = "5L6g3nShT-eMCtK--X86sw"
 OTHER = "AAAAAAAAQACAAAAAAAAAAQ"
 ids = st.sampled_from([CLUSTER, OTHER])
-marks = st.builds(ClusterMark, ids, st.sampled_from(["", "/a"]))
+marks = st.builds(ClusterMark, ids, st.sampled_from(["", "/a"]), st.booleans())
 identities = st.builds(
     DirectoryIdentity,
     st.none() | ids,
@@ -60,25 +62,26 @@ identities = st.builds(
 # --- the decision ---
 
 
-@given(identities, st.none() | ids, st.sampled_from(["", "/a"]))
+@given(identities, st.none() | ids, st.sampled_from(["", "/a"]), st.none() | ids)
 def test_a_broker_joins_only_the_cluster_of_its_directories(
-    directories: DirectoryIdentity, store: str | None, chroot: str
+    directories: DirectoryIdentity, store: str | None, chroot: str, moving: str | None
 ) -> None:
     mark = directories.mark
     known = directories.cluster_id if mark is None else mark.cluster_id
     other_root = mark is not None and mark.chroot != chroot
     is_kafkas = directories.has_kafka_metadata and not directories.has_metadata
+    continues = mark and mark.is_moving and mark.cluster_id == moving and directories.has_metadata
     if (
         other_root
-        or (store is None and (mark or is_kafkas))
+        or (store is None and ((mark and not continues) or is_kafkas))
         or (known and store and known != store)
     ):
         with pytest.raises(KafkaError) as refused:
-            admission(directories, store, chroot)
+            admission(directories, store, chroot, moving)
         assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
         assert "\n" not in refused.value.message
         return
-    admitted = admission(directories, store, chroot)
+    admitted = admission(directories, store, chroot, moving)
     if store is not None:
         assert admitted is Admission.JOIN
     else:
@@ -94,6 +97,23 @@ def test_a_mark_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_mark(files, paths, mark)
     assert read_mark(files, paths) == mark
     write_mark(files, paths, mark)
+
+
+def test_the_mark_of_a_move_is_replaced_when_the_move_has_ended(tmp_path: Path) -> None:
+    files, moving = RealFiles(), ClusterMark(CLUSTER, "/odradek", is_moving=True)
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path in paths:
+        Path(path).mkdir()
+    write_mark(files, paths[:1], moving)
+    assert read_mark(files, paths) == moving
+    assert "state=moving" in (tmp_path / "a" / MARK_FILE).read_text()
+    ended = moving._replace(is_moving=False)
+    write_mark(files, paths[1:], ended)
+    assert read_mark(files, paths) == ended, "a crash before the first directory has its mark"
+    assert read_mark(files, paths[::-1]) == ended
+    write_mark(files, paths, ended)
+    assert read_mark(files, paths[:1]) == ended
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 class FailingFiles(RealFiles):
@@ -419,7 +439,7 @@ def test_a_store_into_which_another_broker_moves_is_refused(
         store = MemoryStore(cluster.ensemble)
         await store.open()
         await store.create("/odradek")
-        await store.create(store_move.MOVE, b"{}")
+        await store.create(store_move.MOVE, znodes.encode({"cluster_id": OTHER}))
         await store.close()
         error = await refused(cluster, 2)
         assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -623,6 +643,10 @@ class Interrupted(Exception):
     pass
 
 
+async def nothing() -> None:
+    pass
+
+
 class InterruptedStore(MemoryStore):
     """A store that performs `writes_left` more writes."""
 
@@ -646,13 +670,21 @@ def test_a_move_that_was_interrupted_begins_again(
         source = SqliteStore(str(tmp_path / "1" / STORE_FILE), ThreadExecutors())
         await source.open()
 
+        async def begun(ensemble: MemoryEnsemble) -> None:
+            store = MemoryStore(ensemble)
+            await store.open()
+            assert await store_move.moving_id(store) == before.cluster_id
+            assert await store.children("/") == ["odradek"], "before the first node is copied"
+            assert await store.children("/odradek") == ["move"]
+            await store.close()
+
         async def moves(ensemble: MemoryEnsemble, writes: int) -> bool:
             """Return whether the move is complete within so many writes."""
             store = InterruptedStore(ensemble)
             store.writes_left = writes
             await store.open()
             with contextlib.suppress(Interrupted):
-                await store_move.move(source, store, before.cluster_id)
+                await store_move.move(source, store, before.cluster_id, partial(begun, ensemble))
             found = await store.exists(znodes.CLUSTER_ID) is not None
             await store.close()
             return found
@@ -693,12 +725,121 @@ def test_two_brokers_do_not_move_into_one_store(tmp_path: Path, patient: None) -
         for source in sources:
             await source.open()
         with pytest.raises(Interrupted):
-            await store_move.move(sources[0], store, first.cluster_id)
+            await store_move.move(sources[0], store, first.cluster_id, nothing)
         store.writes_left = 100
         with pytest.raises(KafkaError, match="another cluster"):
-            await store_move.move(sources[1], store, second.cluster_id)
-        await store_move.move(sources[0], store, first.cluster_id)
+            await store_move.move(sources[1], store, second.cluster_id, nothing)
+        await store_move.move(sources[0], store, first.cluster_id, nothing)
         for source in sources:
             await source.close()
+
+    asyncio.run(test())
+
+
+# --- crashes of a start that moves ---
+
+
+async def start_alone(path: Path, topic: str) -> None:
+    """Start a broker without ZooKeeper. It changes its metadata."""
+    server = single(path)
+    await server.start()
+    try:
+        await server.create_topic(topic, 1)
+    finally:
+        await server.stop()
+
+
+async def crash(cluster: ClusterBrokers) -> None:
+    """Begin a start that an exception ends."""
+    with pytest.raises(Interrupted):
+        await cluster.start(1)
+    del cluster.servers[1]
+
+
+async def check_after_crash(tmp_path: Path, cluster: ClusterBrokers) -> str:
+    """Check the starts that are possible after a crash. Return the state of the directory."""
+    mark = read_mark(RealFiles(), [str(tmp_path / "1")])
+    before = contents(tmp_path)
+    expected = ["t"]
+    if mark is None:
+        await start_alone(tmp_path / "1", "alone")
+        expected = ["alone", "t"]
+    else:
+        with pytest.raises(KafkaError, match=r"Start the broker with zookeeper\.connect") as error:
+            await start_alone(tmp_path / "1", "alone")
+        assert "\n" not in error.value.message
+        other = ClusterBrokers(tmp_path)
+        assert "the metadata store is empty" in (await refused(other, 1)).message
+        assert contents(tmp_path) == before
+    await cluster.start(1)
+    assert sorted(cluster.image(1).topics_by_name) == expected
+    mark_after = read_mark(RealFiles(), [str(tmp_path / "1")])
+    assert mark_after == ClusterMark(cluster.image(1).cluster_id, "")
+    await cluster.stop()
+    return "none" if mark is None else "moving" if mark.is_moving else "moved"
+
+
+def test_a_move_continues_after_a_crash_at_each_write(
+    tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first write of the move to the last one before the directory is marked."""
+    monkeypatch.setattr(store_move, "WRITE_BYTES_MAX", 3_000)
+    write, performed, last = MemoryStore.multi, 0, -1
+    of_a_move: list[int] = []
+
+    async def multi(store: MemoryStore, operations: Any) -> Any:
+        nonlocal performed
+        performed += 1
+        if performed == last + 1:
+            raise Interrupted
+        return await write(store, operations)
+
+    def counting(files: RealFiles, paths: list[str], mark: ClusterMark) -> None:
+        of_a_move.append(performed)
+        write_mark(files, paths, mark)
+
+    async def crash_after(writes: int) -> str:
+        nonlocal performed, last
+        path = tmp_path / str(writes)
+        path.mkdir()
+        await single_broker_with_a_topic(path / "1")
+        cluster = ClusterBrokers(path)
+        performed, last = 0, writes
+        await crash(cluster)
+        return await check_after_crash(path, cluster)
+
+    async def test() -> list[str]:
+        await single_broker_with_a_topic(tmp_path / "complete" / "1")
+        cluster = ClusterBrokers(tmp_path / "complete")
+        await cluster.start(1)
+        await cluster.stop()
+        begun, ended = of_a_move
+        assert begun == 1
+        return [await crash_after(writes) for writes in range(ended)]
+
+    monkeypatch.setattr(MemoryStore, "multi", multi)
+    monkeypatch.setattr(cluster_identity, "write_mark", counting)
+    states = asyncio.run(test())
+    assert len(states) > 3
+    assert states[0] == "none"
+    assert set(states[1:]) == {"moving"}
+
+
+@pytest.mark.parametrize(("is_moving", "state"), [(True, "none"), (False, "moving")])
+def test_a_move_continues_after_a_crash_before_its_mark_is_written(
+    tmp_path: Path, patient: None, monkeypatch: pytest.MonkeyPatch, is_moving: bool, state: str
+) -> None:
+    async def test() -> None:
+        await single_broker_with_a_topic(tmp_path / "1")
+        cluster = ClusterBrokers(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster_identity, "write_mark", interrupting)
+            await crash(cluster)
+        assert await check_after_crash(tmp_path, cluster) == state
+
+    def interrupting(files: RealFiles, paths: list[str], mark: ClusterMark) -> None:
+        if mark.is_moving is is_moving:
+            raise Interrupted
+        write_mark(files, paths, mark)
 
     asyncio.run(test())

@@ -61,6 +61,7 @@ from odradek.replication.replica_manager import ReplicaManager
 from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
+    from odradek.broker.cluster_identity import ClusterMark
     from odradek.broker.cluster_member import ClusterMember, ClusterSettings
     from odradek.broker.log_cleaner import LogCleaner
     from odradek.broker.replica_directories import ReplicaDirectories
@@ -297,10 +298,13 @@ class BrokerServer:
             mark = read_mark(files, paths)
             return DirectoryIdentity(cluster_id, mark, has_metadata, epoch, is_kafkas)
 
+        async def mark_move(mark: ClusterMark) -> None:
+            await run(write_mark, files, paths[:1], mark)  # the directory of the metadata
+
         run = partial(asyncio.get_running_loop().run_in_executor, self._threads.executor)
         self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
         try:
-            mark = await member.join(await run(identify), self._single_store)
+            mark = await member.join(await run(identify), self._single_store, mark_move)
             await run(write_mark, files, paths, mark)
         except BaseException:
             log_manager.unlock()

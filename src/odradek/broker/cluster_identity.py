@@ -7,6 +7,9 @@ with the id of the cluster and the path of its root in ZooKeeper::
     cluster.id=5L6g3nShT-eMCtK--X86sw
     version=1
 
+While the metadata of a single broker moves into an empty store, the mark in its first log directory
+has the line ``state=moving``, too. `store_move` describes the states that a crash leaves.
+
 From then on the metadata of the directories is in that ZooKeeper. A broker with a mark does not
 start with a ZooKeeper that is empty or belongs to another cluster, nor as a single broker. It would
 find topics without their records, or records without their topics.
@@ -28,6 +31,8 @@ from odradek.log.state.checkpoints import MARK_FILE, read_properties, write_prop
 logger = logging.getLogger(__name__)
 
 VERSION = "1"
+MOVING = "moving"
+"""The state of a mark from the begin of a move until its end."""
 
 
 class ClusterMark(NamedTuple):
@@ -36,10 +41,12 @@ class ClusterMark(NamedTuple):
     Attributes:
         cluster_id: The id of the cluster.
         chroot: The path of the store's root in ZooKeeper. Empty without one.
+        is_moving: Whether the move of the metadata has begun, and is not known to have ended.
     """
 
     cluster_id: str
     chroot: str
+    is_moving: bool = False
 
 
 class DirectoryIdentity(NamedTuple):
@@ -73,7 +80,10 @@ class Admission(Enum):
 
 
 def admission(
-    directories: DirectoryIdentity, store_cluster_id: str | None, chroot: str
+    directories: DirectoryIdentity,
+    store_cluster_id: str | None,
+    chroot: str,
+    moving_id: str | None = None,
 ) -> Admission:
     """Return how a broker joins the cluster of a store.
 
@@ -81,6 +91,7 @@ def admission(
         directories: The contents of its log directories.
         store_cluster_id: The id of the cluster in the store. None: the store is empty.
         chroot: The path of the store's root.
+        moving_id: The id of the cluster whose unfinished move the empty store has.
 
     Raises:
         KafkaError: INCONSISTENT_CLUSTER_ID. It may not join.
@@ -93,7 +104,8 @@ def admission(
         )
     known = directories.cluster_id if mark is None else mark.cluster_id
     if store_cluster_id is None:
-        if mark is not None:
+        continues = mark is not None and mark.is_moving and moving_id == known
+        if mark is not None and not (continues and directories.has_metadata):
             raise _refusal(
                 f"the metadata store is empty, and the log directories belong to cluster {known}. "
                 "Connect to the ZooKeeper of that cluster, or restore it"
@@ -116,14 +128,21 @@ def admission(
 
 def single_broker_refusal(mark: ClusterMark) -> KafkaError:
     """Return the error of a single broker whose log directories have a mark."""
+    path = mark.chroot or "/"
+    if mark.is_moving:
+        return _refusal(
+            f"the metadata of cluster {mark.cluster_id} has begun to move into ZooKeeper at path "
+            f"{path}. Start the broker with zookeeper.connect, which completes the move. If that "
+            f"path has no node cluster/id, you may remove {MARK_FILE} instead"
+        )
     return _refusal(
         f"the log directories belong to cluster {mark.cluster_id}, whose metadata is in ZooKeeper "
-        f"at path {mark.chroot or '/'}. Start the broker with zookeeper.connect"
+        f"at path {path}. Start the broker with zookeeper.connect"
     )
 
 
 def read_mark(files: Files, paths: Sequence[str]) -> ClusterMark | None:
-    """Return the mark of the log directories.
+    """Return the mark of the log directories. One without the state "moving" ends a move.
 
     Raises:
         KafkaError: INCONSISTENT_CLUSTER_ID. Two of them have different marks, or one is damaged.
@@ -139,34 +158,36 @@ def read_mark(files: Files, paths: Sequence[str]) -> ClusterMark | None:
                 f"{path}/{MARK_FILE} is damaged or of a later release. Restore the file, or "
                 "use that release"
             )
-        mark = ClusterMark(properties["cluster.id"], properties.get("chroot", ""))
-        if found is not None and mark != found:
+        state = properties.get("state")
+        mark = ClusterMark(properties["cluster.id"], properties.get("chroot", ""), state == MOVING)
+        if found is not None and mark[:2] != found[:2]:
             raise _refusal(
                 f"the log directories belong to different clusters: {found.cluster_id} at "
                 f"{found.chroot or '/'}, and {path} to {mark.cluster_id} at {mark.chroot or '/'}. "
                 "Name only log directories of one cluster in log.dirs"
             )
-        found = mark
+        if found is None or found.is_moving:
+            found = mark
     return found
 
 
 def write_mark(files: Files, paths: Sequence[str], mark: ClusterMark) -> None:
     """Write the mark to the log directories that do not have it. At least one must take it.
 
+    It replaces the mark of an unfinished move.
+
     Raises:
         OSError: None of the directories has the mark, or can take it.
     """
+    content = {"version": VERSION, "cluster.id": mark.cluster_id, "chroot": mark.chroot}
+    if mark.is_moving:
+        content["state"] = MOVING
     failure: OSError | None = None
     marked = 0
     for path in paths:
         file = f"{path}/{MARK_FILE}"
         try:
-            if read_properties(files, file) is None:
-                content = {
-                    "version": VERSION,
-                    "cluster.id": mark.cluster_id,
-                    "chroot": mark.chroot,
-                }
+            if read_properties(files, file) != content:
                 write_properties(files, file, content)
             marked += 1
         except OSError as error:

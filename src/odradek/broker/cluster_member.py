@@ -6,7 +6,7 @@ A start takes these steps. Each one needs those before it:
    (`cluster_identity`) and that no other process has the id of this broker. It prepares an empty
    store, and claims the id. Of two processes that start together, one is refused here. The log
    directories are locked by now, and nothing in them has changed. Then they get the mark of the
-   cluster.
+   cluster. If the metadata of a single broker moves, the first one has a mark before the move.
 2. The broker loads its logs, and binds its listeners. Its address is known now.
 3. `register` creates the node of this broker. The broker accepts connections, and executes the
    requests of other brokers (`requests.start_gate`). It has to do so before it knows any metadata:
@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from odradek.broker.broker_lifecycle import BrokerLifecycle
@@ -46,7 +46,7 @@ from odradek.config.listeners import inter_broker_listener
 from odradek.controller.broker_requests import BrokerRequests
 from odradek.controller.cluster_controller import ClusterController
 from odradek.controller.loading import MetadataChanged, load, prepare
-from odradek.controller.store_move import MOVE, move
+from odradek.controller.store_move import MOVE, move, moving_id
 from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicPartition, Uuid
@@ -221,7 +221,10 @@ class ClusterMember(ClusterMembership):
     # --- start ---
 
     async def join(
-        self, directories: DirectoryIdentity, single_store: Callable[[], MetadataStore]
+        self,
+        directories: DirectoryIdentity,
+        single_store: Callable[[], MetadataStore],
+        mark_move: Callable[[ClusterMark], Awaitable[None]],
     ) -> ClusterMark:
         """Begin the session, and join the cluster of the store, or begin one in an empty store.
 
@@ -229,19 +232,21 @@ class ClusterMember(ClusterMembership):
             directories: The contents of the log directories.
             single_store: Returns the store of a single broker in the log directories, which is not
                 open. Its metadata moves into an empty store.
+            mark_move: Writes the mark of a move that has begun, durably.
 
         Returns:
             The mark for the log directories.
 
         Raises:
             KafkaError: The broker may not join, or the store cannot be used. Nothing in the log
-                directories has changed.
+                directories has changed, except for the mark of a move.
+            OSError: The mark of a move cannot be written.
         """
         self._clean_shutdown_epoch = directories.clean_shutdown_epoch
         await self.lifecycle.open()
         for attempt in range(1, JOIN_ATTEMPTS_MAX + 1):
             try:
-                self.cluster_id = await self._join(directories, single_store)
+                self.cluster_id = await self._join(directories, single_store, mark_move)
             except znodes.InvalidNode as error:
                 raise error.below(self._settings.chroot) from error
             except (StoreFailure, StoreError, UnknownOutcomeError) as error:
@@ -254,18 +259,23 @@ class ClusterMember(ClusterMembership):
         return ClusterMark(self.cluster_id, self._settings.chroot)
 
     async def _join(
-        self, directories: DirectoryIdentity, single_store: Callable[[], MetadataStore]
+        self,
+        directories: DirectoryIdentity,
+        single_store: Callable[[], MetadataStore],
+        mark_move: Callable[[ClusterMark], Awaitable[None]],
     ) -> str:
         """Join the cluster of the store. Return its id. A second call continues a broken one."""
         await self._store.sync()
         found = await self._store_cluster_id()
-        admitted = admission(directories, found, self._settings.chroot)
+        moving = await moving_id(self._store)
+        admitted = admission(directories, found, self._settings.chroot, moving)
         if admitted is Admission.JOIN:
             await self._check_contents()
         await self.lifecycle.await_id(self._settings.id_timeout_ms)
         await self._store.create_root()  # nothing was written before
         if admitted is Admission.MOVE:
-            await self._move(single_store(), directories.cluster_id or "")
+            mark = ClusterMark(directories.cluster_id or "", self._settings.chroot, is_moving=True)
+            await self._move(single_store(), mark, mark_move)
         elif admitted is Admission.BEGIN and await self._store.exists(MOVE) is not None:
             reason = "the metadata of another broker moves into this store. Start again"
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
@@ -293,10 +303,15 @@ class ClusterMember(ClusterMembership):
             with contextlib.suppress(MetadataChanged):
                 await load(self._store, "", self._node_id)
 
-    async def _move(self, source: MetadataStore, cluster_id: str) -> None:
+    async def _move(
+        self,
+        source: MetadataStore,
+        mark: ClusterMark,
+        mark_move: Callable[[ClusterMark], Awaitable[None]],
+    ) -> None:
         await source.open()
         try:
-            await move(source, self._store, cluster_id)
+            await move(source, self._store, mark.cluster_id, lambda: mark_move(mark))
         finally:
             await source.close()
 

@@ -1,9 +1,23 @@
 """The move of a single broker's metadata into the empty store of a cluster.
 
 The nodes are copied as they are, parents first, in writes below the size limit. The node
-``/odradek/move`` exists from the first write to the last one, which creates ``/cluster/id``. A
-store without a cluster id is empty for every broker, so a move that was interrupted has not
+``/odradek/move`` exists from the first write to the last one, which creates ``/cluster/id``::
+
+    {"version":1,"cluster_id":"5L6g3nShT-eMCtK--X86sw"}
+
+A store without a cluster id is empty for every broker, so a move that was interrupted has not
 happened. The next start of the same broker removes its nodes and moves again.
+
+The broker marks its log directories right after the first write (``begun``). So a crash leaves one
+of these states:
+
+| crash after | log directories | store |
+|---|---|---|
+| the first write | no mark: the broker may start alone, and move later | ``/odradek/move`` |
+| the mark | "moving": the broker starts only with this store | ``/odradek/move`` and some nodes |
+| the last write | "moving": the broker starts only with this store | ``/cluster/id`` |
+
+A store without both nodes is not the one into which a marked directory began to move.
 
 Some nodes do not move. Sessions have ended, so there are no brokers and no controller. The last
 registrations have broker epochs of the former store, which mean nothing in the new one. A partition
@@ -13,7 +27,7 @@ epoch is the version of a node and begins at 0 again. No broker knows an epoch o
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata import znodes
@@ -50,13 +64,38 @@ _ROOTS = (
 )
 
 
-async def move(source: MetadataStore, target: MetadataStore, cluster_id: str) -> int:
+async def moving_id(target: MetadataStore) -> str | None:
+    """Return the id of the cluster that moves into a store. None: there is no unfinished move.
+
+    Raises:
+        InvalidNode: The contents of the node are not valid.
+        StoreFailure: The store cannot be read.
+    """
+    try:
+        node = await target.get(MOVE)
+    except NoNodeError:
+        return None
+    return znodes.valid(MOVE, _decode, node.data)
+
+
+def _decode(data: bytes) -> str:
+    found: str = znodes.decode(data)["cluster_id"]
+    return found
+
+
+async def move(
+    source: MetadataStore,
+    target: MetadataStore,
+    cluster_id: str,
+    begun: Callable[[], Awaitable[None]],
+) -> int:
     """Copy the metadata of a single broker into a store without a cluster id.
 
     Args:
         source: The store of the single broker, which is open.
         target: The store of the cluster, which is connected.
         cluster_id: The cluster id of the broker's log directories.
+        begun: Marks the log directories durably, before the first node is copied.
 
     Returns:
         The number of nodes.
@@ -71,6 +110,7 @@ async def move(source: MetadataStore, target: MetadataStore, cluster_id: str) ->
         reason = f"the metadata belongs to cluster {found}, the log directories to {cluster_id}"
         raise _refusal(f"{reason}. Start the broker with log directories of one cluster")
     await _begin(target, cluster_id)
+    await begun()
     count = await _copy(source, target)
     last: list[Operation] = [Create(znodes.CLUSTER_ID, node.data), Delete(MOVE)]
     await target.multi(last)
