@@ -330,6 +330,91 @@ def test_hazard_6_a_process_that_loses_its_session_while_it_starts_claims_the_id
         run(seed, test)
 
 
+async def claimed_by(world: World, broker: Broker) -> None:
+    """Wait until the session of the broker has the claim."""
+    for _ in range(1_000):
+        await asyncio.sleep(0.1)
+        with contextlib.suppress(NoNodeError, StoreFailure):
+            node = await broker.store.get(f"{znodes.STARTS}/{NODE_ID}")
+            if node.stat.ephemeral_owner == broker.store.session_id:
+                return
+    raise AssertionError("not claimed")
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, LosingStore])
+def test_hazard_6_a_process_that_loses_its_session_while_it_loads_keeps_the_id(
+    kind: type[MemoryStore],
+) -> None:
+    async def test(world: World) -> None:
+        first, second = Broker(world, kind), Broker(world)
+        await first.lifecycle.open()
+        await first.claim()
+        await second.lifecycle.open()
+        session_id = first.store.session_id
+        for _ in range(3):
+            world.ensemble.expire(first.store.session_id)
+            first.store.disconnect()
+            if isinstance(first.store, LosingStore):
+                first.store.losses = 2  # the next sessions are lost when the claim returns
+            await claimed_by(world, first)
+            assert first.store.session_id != session_id
+            await asyncio.sleep(QUIET_S)
+            with pytest.raises(KafkaError, match="is in use"):
+                await second.lifecycle.claim_id(1_000)
+        assert not first.failures
+        await first.lifecycle.register(first.registration)
+        await world.check_registered(first)
+        for each in (first, second):
+            await each.lifecycle.close()
+
+    for seed in range(5):
+        run(seed, test)
+
+
+@pytest.mark.parametrize("loading_s", [0, 3])
+def test_hazard_6_a_process_whose_claim_was_taken_while_it_loads_ends(loading_s: int) -> None:
+    """It notices the loss of its session when it registers, or before."""
+
+    async def test(world: World) -> None:
+        first, second = Broker(world, FailingStore), Broker(world)
+        await first.lifecycle.open()
+        await first.claim()
+        await second.lifecycle.open()
+        assert isinstance(first.store, FailingStore)
+        first.store.failures = 20
+        world.ensemble.expire(first.store.session_id)
+        first.store.disconnect()
+        await second.claim()
+        await asyncio.sleep(loading_s)
+        with pytest.raises(KafkaError, match="is in use by another process"):
+            await first.lifecycle.register(first.registration)
+        assert len(first.failures) == bool(loading_s)
+        await second.lifecycle.register(second.registration)
+        await world.check_registered(second)
+        for each in (first, second):
+            await each.lifecycle.close()
+
+    for seed in range(5):
+        run(seed, test)
+
+
+def test_a_process_that_stops_while_it_claims_its_id_again_ends() -> None:
+    async def test(world: World) -> None:
+        broker = Broker(world, FailingStore)
+        await broker.lifecycle.open()
+        await broker.claim()
+        assert isinstance(broker.store, FailingStore)
+        broker.store.failures = 1_000_000
+        world.ensemble.expire(broker.store.session_id)
+        broker.store.disconnect()
+        await asyncio.sleep(QUIET_S)
+        await broker.lifecycle.close()
+        assert not broker.failures
+        assert not world.ensemble._sessions
+
+    run(0, test)
+
+
 def test_hazard_6_a_process_that_is_registered_by_the_time_of_the_claim_keeps_the_id() -> None:
     """It has lost its session, and has registered again without a claim."""
 

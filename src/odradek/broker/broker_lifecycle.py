@@ -10,7 +10,9 @@ id, and the start is refused (rule Z6).
 
 Processes that start together find no such node. Each of them creates the ephemeral node
 ``/odradek/starts/N`` before it uses its log directories, and only one succeeds. The node lasts as
-long as the session of the start.
+long as the session of the start. A process that loses this session while it loads its logs begins
+another one and creates the node again. If another process has created it in between, the start ends
+with that error.
 """
 
 from __future__ import annotations
@@ -102,6 +104,9 @@ class BrokerLifecycle:
         self._registration: BrokerRegistration | None = None
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         self._registered_session_id = NO_SESSION
+        self._claim_session_id = NO_SESSION
+        self._claim_timeout_ms = 0.0
+        self._claim_failure: KafkaError | None = None
         self._is_registering = False
         self._renewal: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -152,7 +157,9 @@ class BrokerLifecycle:
             await self._timers.sleep(POLL_MS / 1000)
 
     async def claim_id(self, timeout_ms: float) -> None:
-        """Exclude other processes that start with the id of this broker, in this session.
+        """Exclude other processes that start with the id of this broker.
+
+        If the session is lost before the registration, the claim is renewed in another session.
 
         Raises:
             KafkaError: DUPLICATE_BROKER_REGISTRATION. Another process has the id after the timeout.
@@ -161,15 +168,16 @@ class BrokerLifecycle:
         path = f"{znodes.STARTS}/{self._node_id}"
         waiting = _IdWait(self._clock, timeout_ms)
         while True:
+            session_id = self._store.session_id
+            former_id = self._claim_session_id or session_id
             try:
-                await create_ephemeral(
-                    self._store, path, b"", former_session_id=self._store.session_id
-                )
+                await create_ephemeral(self._store, path, b"", former_session_id=former_id)
                 break
             except NodeExistsError:
                 waiting.check(self._duplicate(await self._registered_node()))
                 await self._timers.sleep(POLL_MS / 1000)
         await self.await_id(timeout_ms)
+        self._claim_session_id, self._claim_timeout_ms = session_id, timeout_ms
 
     async def register(
         self, registration: BrokerRegistration, clean_shutdown_epoch: int = UNKNOWN_BROKER_EPOCH
@@ -185,6 +193,10 @@ class BrokerLifecycle:
             KafkaError: Another process is registered with this id, or the store belongs to another
                 cluster.
         """
+        while self._renewal is not None and not self._renewal.done():
+            await asyncio.wait([self._renewal])  # of the claim
+        if self._claim_failure is not None:
+            raise self._claim_failure
         self._registration = registration
         self._clean_shutdown_epoch = clean_shutdown_epoch
         await self._register()
@@ -201,14 +213,34 @@ class BrokerLifecycle:
         if state is not SessionState.LOST:
             return
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
-        if self._registration is None or self._is_closed:
+        has_begun = self._registration is not None or self._claim_session_id != NO_SESSION
+        if not has_begun or self._is_closed:
             return
         logger.warning(
             "broker %d has lost its session with the metadata store. It begins another one",
             self._node_id,
         )
-        if not self._is_registering:
+        if self._registration is None:
+            if self._renewal is None or self._renewal.done():
+                self._renewal = asyncio.get_running_loop().create_task(self._renew_claim())
+        elif not self._is_registering:
             self._renewal = asyncio.get_running_loop().create_task(self._renew())
+
+    async def _renew_claim(self) -> None:
+        """Claim the id in another session. Repeat until a session has the claim."""
+        while not self._is_closed:
+            try:
+                await self._renew_session()
+                await self.claim_id(self._claim_timeout_ms)
+                if self._store.state not in (SessionState.LOST, SessionState.CLOSED):
+                    logger.info("broker %d has claimed its id again", self._node_id)
+                    return
+            except KafkaError as error:
+                self._claim_failure = error
+                self._failed(error)
+                return
+            except (StoreError, StoreFailure, UnknownOutcomeError) as error:
+                await self._retry("has not claimed its id", error)
 
     async def _renew(self) -> None:
         try:
@@ -230,21 +262,34 @@ class BrokerLifecycle:
     async def _register_in_sessions(self) -> None:
         while not self._is_closed:
             try:
-                if self._store.state in (SessionState.LOST, SessionState.CLOSED):
-                    await self._begin_session()
-                await self._store.connected()
-                await self._check_store()
+                await self._renew_session()
+                if self._has_lost_claim:
+                    await self.claim_id(self._claim_timeout_ms)
                 if await self._create_node():
                     return
                 await self._timers.sleep(POLL_MS / 1000)
             except (StoreFailure, UnknownOutcomeError) as error:
-                logger.warning(
-                    "broker %d is not registered: %s. It tries again in %g s",
-                    self._node_id,
-                    error,
-                    RETRY_MS / 1000,
-                )
-                await self._timers.sleep(RETRY_MS / 1000)
+                await self._retry("is not registered", error)
+
+    @property
+    def _has_lost_claim(self) -> bool:
+        """Whether the first registration follows in another session than that of the claim."""
+        if self._claim_session_id == NO_SESSION or self._registered_session_id != NO_SESSION:
+            return False
+        return self._claim_session_id != self._store.session_id
+
+    async def _retry(self, what: str, error: Exception) -> None:
+        logger.warning(
+            "broker %d %s: %s. It tries again in %g s", self._node_id, what, error, RETRY_MS / 1000
+        )
+        await self._timers.sleep(RETRY_MS / 1000)
+
+    async def _renew_session(self) -> None:
+        """Begin another session if there is none, and check that it has the store of before."""
+        if self._store.state in (SessionState.LOST, SessionState.CLOSED):
+            await self._begin_session()
+        await self._store.connected()
+        await self._check_store()
 
     async def _begin_session(self) -> None:
         await self._store.close()
