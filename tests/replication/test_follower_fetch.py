@@ -22,7 +22,7 @@ from odradek.log.residency import NotResident
 from odradek.metadata.image import MetadataImage, TopicImage
 from odradek.offloading import WorkRunner
 from odradek.records.record import Record, build_batch
-from odradek.replication import follower_news
+from odradek.replication import follower_fetch, follower_news
 from odradek.replication.delayed_fetch import FetchParams
 from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
 from odradek.replication.follower_news import FollowerNews
@@ -373,6 +373,30 @@ def test_max_bytes_is_shared_and_the_rest_is_visited_next(run: Callable[[Test], 
         data = broker.manager.fetch_for_follower(params, news).get()
         assert [bool(each.copied) for _, each in data] == [True, False, False]
         assert broker.visited(news) == [1, 2, 0]
+
+    run(test)
+
+
+def test_copied_bytes_have_a_limit_and_the_rest_is_visited_next(
+    run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(broker: Broker) -> None:
+        news = broker.news()
+        for partition in range(3):
+            broker.append(partition)
+        first = broker.fetch(news).get()
+        size = len(first[0][1].copied)
+        assert [len(each.copied) for _, each in first] == [size] * 3
+        monkeypatch.setattr(follower_fetch, "RESPONSE_COPIES_BYTES_MAX", 2 * size)
+        for target in broker.targets:
+            news.visit(target)
+        data = broker.fetch(news).get()
+        assert [(target.partition, len(each.copied)) for target, each in data] == [
+            (0, size),
+            (1, size),
+            (2, 0),
+        ]
+        assert broker.visited(news) == [2, 0, 1]
 
     run(test)
 
