@@ -122,15 +122,15 @@ def test_event_is_queued_once() -> None:
         assert runs == 2
 
 
+async def _failing() -> None:
+    raise StoreFailure("full")
+
+
 def test_failed_event_is_followed_by_an_election() -> None:
     with running() as world:
         controller = _active(world).controller
         epoch = controller.epoch
-
-        async def failing() -> None:
-            raise StoreFailure("full")
-
-        _call(world, controller._queue, failing)
+        _call(world, controller._queue, _failing)
         world.advance(3)
         assert world.controller().epoch > epoch
         _stable(world)
@@ -140,11 +140,7 @@ def test_controller_that_has_read_the_store_once_uses_its_image_again() -> None:
     with running() as world:
         controller = _active(world).controller
         controller._must_load = True
-
-        async def failing() -> None:
-            raise StoreFailure("full")
-
-        _call(world, controller._queue, failing)
+        _call(world, controller._queue, _failing)
         world.advance(3)
         assert controller.is_active
         assert not controller._must_load
@@ -233,41 +229,50 @@ def test_broker_that_does_not_poll_during_a_long_event_is_fenced_after_it() -> N
         assert not any(controller.image.brokers[each].fenced for each in others)
 
 
+def _without_polls(world: World) -> Node:
+    """Return a broker that polls no longer."""
+    node = _other(world)
+    node.polls = False
+    world.advance(1)
+    return node
+
+
+async def _creation(world: World, node: Node) -> asyncio.Future[object]:
+    """Begin to create a topic on a broker. The request waits for a poll of the broker."""
+    topic = NewTopic("a", assignments=[(0, [node.id])])
+    call = asyncio.ensure_future(world.controller().create_topics([topic]))
+    await asyncio.sleep(1)
+    assert not call.done()
+    return call
+
+
+async def _duration_ms(world: World, call: asyncio.Future[object]) -> float:
+    begin = world.clock.monotonic_ms()
+    await call
+    return world.clock.monotonic_ms() - begin
+
+
 def test_request_does_not_wait_for_a_broker_that_is_fenced_in_the_meantime() -> None:
     with running(settings=PATIENT) as world:
-        node = _other(world)
-        node.polls = False
-        world.advance(1)
+        node = _without_polls(world)
 
         async def create() -> None:
-            topic = NewTopic("a", assignments=[(0, [node.id])])
-            call = asyncio.ensure_future(world.controller().create_topics([topic]))
-            await asyncio.sleep(1)
-            assert not call.done()
+            call = await _creation(world, node)
             node.store.disconnect()
             world.ensemble.expire(node.store.session_id)
-            begin = world.clock.monotonic_ms()
-            await call
-            assert world.clock.monotonic_ms() - begin < 3_000
+            assert await _duration_ms(world, call) < 3_000
 
         world.run(create())
 
 
 def test_request_ends_with_the_poll_that_reports_its_change() -> None:
     with running(settings=PATIENT) as world:
-        node = _other(world)
-        node.polls = False
-        world.advance(1)
+        node = _without_polls(world)
 
         async def create() -> None:
-            topic = NewTopic("a", assignments=[(0, [node.id])])
-            call = asyncio.ensure_future(world.controller().create_topics([topic]))
-            await asyncio.sleep(1)
-            assert not call.done()
+            call = await _creation(world, node)
             node.polls = True
-            begin = world.clock.monotonic_ms()
-            await call
-            assert world.clock.monotonic_ms() - begin < 1_000
+            assert await _duration_ms(world, call) < 1_000
             assert node.image.offset == world.controller().image.offset
 
         world.run(create())
@@ -275,18 +280,12 @@ def test_request_ends_with_the_poll_that_reports_its_change() -> None:
 
 def test_request_does_not_wait_for_a_broker_that_is_unregistered() -> None:
     with running(settings=PATIENT) as world:
-        node = _other(world)
-        node.polls = False
-        world.advance(1)
+        node = _without_polls(world)
 
         async def create() -> None:
-            topic = NewTopic("a", assignments=[(0, [node.id])])
-            call = asyncio.ensure_future(world.controller().create_topics([topic]))
-            await asyncio.sleep(1)
+            call = await _creation(world, node)
             await world.controller().unregister_broker(node.id)
-            begin = world.clock.monotonic_ms()
-            await call
-            assert world.clock.monotonic_ms() - begin < 1_000
+            assert await _duration_ms(world, call) < 1_000
 
         world.run(create())
 

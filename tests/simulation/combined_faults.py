@@ -86,6 +86,13 @@ class CombinedFaults:
             and is_suitable(model.state)
         ]
 
+    def _with_followers(self, controller: Machine) -> tuple[PartitionKey, PartitionModel] | None:
+        """Choose a partition with two followers in the ISR whose leader is not the controller."""
+        found = self._partitions(
+            lambda state: len(state.isr) > 2 and state.leader != controller.node_id
+        )
+        return self._rng.choice(found) if found else None
+
     def _machine(self, broker: int) -> Machine:
         return self._machines[broker - 1]
 
@@ -177,12 +184,10 @@ class CombinedFaults:
         The request removes a follower that gets no records. In the later epoch it is in the ISR.
         """
         controller = self._stage.controller()
-        found = self._partitions(
-            lambda state: len(state.isr) > 2 and state.leader != controller.node_id
-        )
-        if not found:
+        chosen = self._with_followers(controller)
+        if chosen is None:
             return False
-        key, model = self._rng.choice(found)
+        key, model = chosen
         state = _state(model)
         leader = self._machine(state.leader)
         # The next leader is then not the controller, with which the response would be lost.
@@ -225,12 +230,10 @@ class CombinedFaults:
         back. The follower does not hear of the new leader, and keeps its connection.
         """
         controller = self._stage.controller()
-        found = self._partitions(
-            lambda state: len(state.isr) > 2 and state.leader != controller.node_id
-        )
-        if not found:
+        chosen = self._with_followers(controller)
+        if chosen is None:
             return False
-        key, model = self._rng.choice(found)
+        key, model = chosen
         state = _state(model)
         leader = self._machine(state.leader)
         others = [each for each in self._machines if each is not leader]
