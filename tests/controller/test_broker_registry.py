@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from odradek.controller.broker_registry import BrokerRegistry
 from odradek.ids import BrokerId
 
@@ -43,14 +45,22 @@ def test_expired_broker_is_live_again_after_one_poll() -> None:
     assert not registry.polled(ONE, 10, 5, TIMEOUT_MS + 2)
 
 
-def test_new_broker_is_live_once_it_has_applied_its_registration() -> None:
+@pytest.mark.parametrize("offset", [0, 7])
+def test_new_broker_is_live_once_it_has_applied_its_registration(offset: int) -> None:
     registry = BrokerRegistry(TIMEOUT_MS, 0)
-    registry.registered(ONE, 20, offset=7, now_ms=0)
+    registry.registered(ONE, 20, offset=offset, now_ms=0)
     assert not registry.polled(ONE, 20, -1, 1)  # a position of another controller
-    assert not registry.polled(ONE, 20, 6, 1)
+    assert not registry.polled(ONE, 20, offset - 1, 1)
     assert not registry.is_live(ONE)
-    assert registry.polled(ONE, 20, 7, 2)
+    assert registry.polled(ONE, 20, offset, 2)
     assert registry.is_live(ONE)
+
+
+def test_broker_that_was_never_live_does_not_expire() -> None:
+    registry = _taken_over()
+    registry.registered(ONE, 20, offset=7, now_ms=0)
+    registry.expired(6_000)
+    assert registry.expired(TIMEOUT_MS) == [TWO]
 
 
 def test_poll_of_another_process_of_the_broker_has_no_effect() -> None:
@@ -80,11 +90,28 @@ def test_stopped_controller_expires_no_broker_whose_polls_it_could_not_read() ->
     assert last == [ONE, TWO]
 
 
+@pytest.mark.parametrize(("late_ms", "found"), [(0, [ONE, TWO]), (1, [])])
+def test_controller_was_stopped_when_its_tick_is_late_by_more_than_half_a_timeout(
+    late_ms: int, found: list[BrokerId]
+) -> None:
+    registry = _taken_over()
+    assert registry.expired(6_000) == []
+    assert registry.expired(6_000 + registry.tick_ms + TIMEOUT_MS / 2 + late_ms) == found
+
+
 def test_applied_offset_of_a_broker_never_falls() -> None:
     registry = _taken_over()
     registry.polled(ONE, 10, 8, 1)
     registry.polled(ONE, 10, -1, 2)
     assert registry.applied_offsets() == {ONE: 8, TWO: -1}
+
+
+def test_applied_offset_of_an_expired_broker_is_not_reported() -> None:
+    registry = _taken_over()
+    registry.polled(ONE, 10, 8, 6_000)
+    registry.expired(6_000)
+    assert registry.expired(TIMEOUT_MS) == [TWO]
+    assert registry.applied_offsets() == {ONE: 8}
 
 
 def test_unregistered_broker_is_not_live_again_with_its_node() -> None:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.errors import ErrorCode
 from odradek.ids import BrokerId
-from odradek.metadata.feed_state import FeedPosition, FeedState, InvalidFeedResponse
+from odradek.metadata import feed_state
+from odradek.metadata.feed_state import (
+    NO_POSITION,
+    FeedPosition,
+    FeedRefusal,
+    FeedState,
+    InvalidFeedResponse,
+)
 from odradek.protocol.messages.metadata_feed_response import FeedDelta, MetadataFeedResponse
 from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
 from odradek.protocol.messages.metadata_image_response import FramedRecord, MetadataImageResponse
@@ -128,3 +136,96 @@ def test_hazard_9_chunks_of_two_images_are_not_joined() -> None:
     assert second is not first
     assert (second.of, second.received) == (FeedPosition(EPOCH, 16), 2)
     assert state.chunk(chunk(16, 1, -1)).received == 3
+
+
+@pytest.mark.parametrize("offset", [OFFSET, 20])
+def test_image_of_the_position_or_of_the_end_is_accepted(offset: int) -> None:
+    state = level()
+    state.did_not_fit()
+    state.fetched(state.chunk(chunk(offset, 1, -1)))
+    assert state.position == (EPOCH, offset)
+    assert not requires_image(state)
+
+
+def test_broker_is_level_when_the_image_that_it_fetched_is_the_end() -> None:
+    """The end is the one of the last response, which may be newer than the image."""
+    for offset in (19, 20):
+        state = level()
+        state.did_not_fit()
+        state.fetched(state.chunk(chunk(offset, 1, -1)))
+        assert state.is_level == (offset == 20)
+
+
+def test_image_is_fetched_from_its_beginning_after_a_chunk_that_does_not_fit() -> None:
+    state = level()
+    state.did_not_fit()
+    state.chunk(chunk(15, 2, 2))
+    with pytest.raises(InvalidFeedResponse):
+        state.chunk(chunk(15, 2, 3))
+    request = state.next_request(1, 0)
+    assert isinstance(request, MetadataImageRequest)
+    at = (request.image_controller_epoch, request.image_metadata_offset, request.position)
+    assert at == (*NO_POSITION, 0)
+
+
+def test_number_of_records_of_an_image_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_state, "IMAGE_RECORDS_MAX", 3)
+    state = level()
+    state.did_not_fit()
+    assert state.chunk(chunk(15, 3, 3)).received == 3
+    with pytest.raises(InvalidFeedResponse):
+        state.chunk(chunk(15, 1, 4))
+
+
+def test_changes_are_refused_when_the_image_is_required() -> None:
+    state = level()
+    both = response((EPOCH, 11))
+    both.image_required = True
+    with pytest.raises(InvalidFeedResponse):
+        state.changes(both)
+    assert not requires_image(state)
+
+
+def test_refusal_of_the_controller_has_no_effect() -> None:
+    state = level()
+    refused = response((EPOCH, 11))
+    refused.error_code = ErrorCode.STALE_BROKER_EPOCH
+    with pytest.raises(FeedRefusal) as raised:
+        state.changes(refused)
+    assert raised.value.error is ErrorCode.STALE_BROKER_EPOCH
+    assert str(raised.value) == "STALE_BROKER_EPOCH"
+    assert not requires_image(state)
+    state.did_not_fit()
+    bad = chunk(15, 1, -1)
+    bad.error_code = ErrorCode.NOT_CONTROLLER
+    with pytest.raises(FeedRefusal):
+        state.chunk(bad)
+    assert state.position == (EPOCH, OFFSET)
+
+
+def test_hazard_9_response_of_a_deposed_controller_is_refused() -> None:
+    """The position is of epoch 4, and the controller of epoch 5 has responded."""
+    state = level()
+    state.changes(MetadataFeedResponse(0, 2, EPOCH + 1, OFFSET, image_required=True))
+    with pytest.raises(InvalidFeedResponse):
+        state.chunk(chunk(15, 1, -1))
+    with pytest.raises(InvalidFeedResponse):
+        state.changes(response((EPOCH, 11)))
+    assert state.position == (EPOCH, OFFSET)
+
+
+@pytest.mark.parametrize(
+    ("controller", "epoch", "offset", "is_valid"),
+    [(0, 0, 0, True), (-1, 0, 0, False), (0, -1, 0, False), (0, 0, -1, False)],
+)
+def test_response_without_a_controller_or_a_position_is_refused(
+    controller: int, epoch: int, offset: int, is_valid: bool
+) -> None:
+    state = FeedState("cluster", BrokerId(2))
+    first = MetadataFeedResponse(0, controller, epoch, offset, image_required=True)
+    if is_valid:
+        assert state.changes(first) == []
+    else:
+        with pytest.raises(InvalidFeedResponse):
+            state.changes(first)
+    assert requires_image(state) == is_valid
