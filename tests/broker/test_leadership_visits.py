@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,17 +13,11 @@ from hypothesis import strategies as st
 
 from odradek.broker import leadership_lease
 from odradek.broker.leadership_lease import PARTITIONS_A_SLICE, Heard, LeadershipLease
-from odradek.config.log_config import LogConfig
-from odradek.environment.clock import ManualClock
-from odradek.errors import ErrorCode, KafkaError
+from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicName, TopicPartition
-from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import UNKNOWN_BROKER_EPOCH, PartitionImage
 from odradek.metadata.store.interface import SessionState
 from odradek.replication.replication_state import NEVER_MS
-from tests.helpers.led_partitions import led
-from tests.replication.cluster_fakes import ALL, A, Leader
-from tests.replication.fakes import FakeDelayedOperation
 
 TIMEOUT_MS = 100
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -228,79 +221,3 @@ def test_no_partition_serves_after_a_lost_session_in_an_older_epoch(events: list
         while broker.step():
             pass
         assert set(broker.may_append()) >= set(broker.newest) - outdated
-
-
-# --- the partition ---
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[LogManager]:
-    manager = LogManager([str(tmp_path)], LogConfig(), ManualClock())
-    manager.load("cluster", 1)
-    yield manager
-    manager.close(clean=False)
-
-
-def refused(call: Callable[[], object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        call()
-    return caught.value.code
-
-
-@pytest.mark.parametrize("acks", [1, -1])
-def test_leader_without_a_lease_appends_nothing(logs: LogManager, acks: int) -> None:
-    leader = Leader(logs)
-    leader.cluster.parts.lease.expire()
-    assert refused(lambda: leader.append(acks)) is NOT_LEADER
-    assert leader.log.log_end_offset == 0
-    leader.cluster.parts.lease.renew()
-    assert leader.append(acks) == 0
-
-
-def test_leader_without_a_lease_does_not_acknowledge_after_a_flush(logs: LogManager) -> None:
-    """With acks=1 no other replica has the records."""
-    leader = Leader(logs, flush_messages=1)
-    leader.append()
-    produce, late = FakeDelayedOperation(), FakeDelayedOperation()
-    leader.partition.watch_produce(produce, 1, committed=False)
-    leader.cluster.parts.lease.expire()
-    assert leader.partition.acknowledgement(1, committed=False) is NOT_LEADER
-    leader.partition.flushed(1)
-    assert produce.ended == [NOT_LEADER]
-    leader.cluster.parts.lease.renew()
-    leader.append()
-    leader.partition.watch_produce(late, 2, committed=False)
-    leader.partition.flushed(2)
-    assert late.ended == [ErrorCode.NONE]
-
-
-def test_leader_without_a_lease_acknowledges_what_all_replicas_have(logs: LogManager) -> None:
-    leader = Leader(logs)
-    leader.append(-1)
-    produce = FakeDelayedOperation()
-    leader.partition.watch_produce(produce, 1)
-    leader.cluster.parts.lease.expire()
-    for replica in ALL[1:]:
-        leader.fetch(replica, 1)
-    assert produce.ended == [ErrorCode.NONE]
-
-
-def test_new_leader_epoch_of_an_older_image_does_not_end_the_suspension(logs: LogManager) -> None:
-    """The delta of an election is applied after the end of the session."""
-    leader = Leader(logs)
-    leader.cluster.parts.lease.expire()
-    leader.partition.suspend()
-    leader.change(leader_epoch=6)
-    leader.cluster.parts.lease.renew()
-    assert leader.partition.is_suspended and not leader.partition.is_follower
-    assert refused(lambda: leader.append()) is NOT_LEADER
-    assert refused(lambda: leader.fetch(A, 0, leader_epoch=6)) is NOT_LEADER
-    leader.partition.resume()
-    assert leader.append() == 0
-
-
-def test_partition_without_other_replicas_needs_no_lease(logs: LogManager) -> None:
-    leader = Leader(logs)
-    leader.cluster.parts.lease.expire()
-    leader.partition.become_leader(led(6))
-    assert leader.append() == 0

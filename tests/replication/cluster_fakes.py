@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
+
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import BrokerRegistration, PartitionImage
@@ -98,6 +101,13 @@ class Target:
     max_bytes: int = 1 << 20
     topic: str | Uuid = TOPIC_ID
     partition: int = 0
+
+
+def refused(call: Callable[[], object]) -> ErrorCode:
+    """Return the error code with which a call fails."""
+    with pytest.raises(KafkaError) as caught:
+        call()
+    return caught.value.code
 
 
 def replication_of(partition: Partition) -> LeaderReplication:

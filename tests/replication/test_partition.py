@@ -4,16 +4,16 @@ readers."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from odradek.config.log_config import LogConfig
-from odradek.errors import ErrorCode, KafkaError
+from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, TopicPartition
 from odradek.replication.fetch_data import FetchIsolation
 from odradek.replication.partition import Partition
 from tests.helpers.led_partitions import led
+from tests.replication.cluster_fakes import refused
 from tests.replication.fakes import BATCH, FakeDelayedOperation, ListLog, partition_of
 
 CONSUMER = FetchIsolation.HIGH_WATERMARK
@@ -23,12 +23,6 @@ def diverging(partition: Partition, offset: int, epoch: int) -> tuple[int, int]:
     """Return the divergence of a reader whose last record has `epoch`."""
     data = partition.read(offset, 1, True, CONSUMER, -1, epoch)
     return data.diverging_epoch, data.diverging_end_offset
-
-
-def refused(call: Any) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        call()
-    return caught.value.code
 
 
 def test_high_watermark_follows_the_append_and_completes_fetches() -> None:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from odradek.config.log_config import LogConfig
-from odradek.environment.clock import ManualClock
-from odradek.errors import ErrorCode, KafkaError
+from odradek.errors import ErrorCode
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.follower_read import read_for_follower
 from odradek.log.truncation import truncate_to
@@ -36,17 +32,10 @@ from tests.replication.cluster_fakes import (
     B,
     Leader,
     Target,
+    refused,
     replication_of,
 )
 from tests.replication.fakes import FakeDelayedOperation
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[LogManager]:
-    manager = LogManager([str(tmp_path)], LogConfig(), ManualClock())
-    manager.load("cluster", 1)
-    yield manager
-    manager.close(clean=False)
 
 
 class Follower:
@@ -67,12 +56,6 @@ class Follower:
 
     def interrupt(self, partition: Partition) -> None:
         self.reports.append("interrupt")
-
-
-def refused(call: Callable[[], object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        call()
-    return caught.value.code
 
 
 def waiting(leader: Leader, offset: int, **options: bool) -> FakeDelayedOperation:

@@ -13,7 +13,7 @@ import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
-from odradek.errors import ErrorCode, KafkaError
+from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -23,6 +23,7 @@ from odradek.result_tasks import wait
 from testkit.requests import batch as batch_now
 from tests.helpers.metadata_deltas import after_deletion
 from tests.replication.builders import NODE, apply, replica_manager
+from tests.replication.cluster_fakes import refused
 from tests.replication.fakes import HeldExecutor
 
 FIRST_ID, SECOND_ID = Uuid(b"1" * 16), Uuid(b"2" * 16)
@@ -74,12 +75,6 @@ def run(logs: LogManager, executor: ThreadPoolExecutor) -> Callable[[Work], None
 
 def batch() -> bytearray:
     return batch_now(timestamp_ms=0)
-
-
-def refused(call: Callable[[], Any]) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
-        call()
-    return caught.value.code
 
 
 def test_image_creates_and_removes_logs(
