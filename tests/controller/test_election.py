@@ -22,6 +22,7 @@ from odradek.controller.election import (
     min_isr_changed,
     stopped_cleanly,
     without_brokers,
+    without_lost_log,
 )
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
@@ -446,3 +447,39 @@ def test_e4_leader_is_the_last_known_one_only_if_the_isr_is_empty() -> None:
     assert changed is not None
     assert state(changed) == (NO_LEADER, ids(2), ())
     assert changed.last_known_elr == ()
+
+
+def test_e1_last_known_leader_is_not_elected_while_the_elr_has_another_replica() -> None:
+    """The replica in the ELR has all committed records, and may return."""
+    before = partition(leader=NO_LEADER, isr=(), elr=(2,), last_known=(1,))
+    assert changed_partition(before, alive(1), MIN_ISR_2) is None
+    returned = changed_partition(before, alive(1, 2), MIN_ISR_2)
+    assert returned is not None
+    assert (returned.leader, returned.leader_recovery_state) == (2, RECOVERED)
+
+
+def test_e3_unclean_election_of_the_present_leader_begins_a_leader_epoch() -> None:
+    """Its log may be shorter than before, and its followers have to compare theirs with it."""
+    before = partition(leader=1, isr=(1,))
+    changed = changed_partition(before, alive(1), UNCLEAN, isr=(), unclean_restarts=ids(1))
+    assert changed is not None
+    assert (changed.leader, changed.leader_recovery_state) == (1, RECOVERING)
+    assert (changed.leader_epoch, changed.partition_epoch) == (8, 21)
+
+
+def test_lost_log_of_another_replica_keeps_the_last_known_leader() -> None:
+    before = partition(leader=NO_LEADER, isr=(), last_known=(3,))
+    assert without_lost_log(before, BrokerId(1), alive(), MIN_ISR_2) is None
+    forgotten = without_lost_log(before, BrokerId(3), alive(), MIN_ISR_2)
+    assert forgotten is not None
+    assert (forgotten.last_known_elr, forgotten.partition_epoch) == ((), 21)
+
+
+def test_only_replica_that_lost_its_log_leads_again_and_recovers() -> None:
+    before = replace(partition(leader=1, isr=(1,)), replicas=ids(1))
+    lost = without_lost_log(before, BrokerId(1), alive(), MIN_ISR_2)
+    assert lost is not None
+    assert (state(lost), lost.last_known_elr) == ((NO_LEADER, (), ()), ids(1))
+    unfenced = broker_unfenced(lost, alive(1), MIN_ISR_2)
+    assert unfenced is not None
+    assert (unfenced.leader, unfenced.leader_recovery_state) == (1, RECOVERING)

@@ -19,9 +19,10 @@ from odradek.controller.store_operations import store_operations
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
+from odradek.metadata.feed_state import ImageTransfer, decoding, replacing
 from odradek.metadata.image import BrokerRegistration, MetadataImage
 from odradek.metadata.persistent import PersistentMap
-from odradek.metadata.records import MetadataRecord
+from odradek.metadata.records import MetadataRecord, encode_record
 from odradek.metadata.store.interface import Operation, Written
 from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
 from odradek.slicing import ELEMENTS_PER_SLICE
@@ -139,6 +140,18 @@ def test_partitions_that_are_missing_are_found_in_time_slices() -> None:
     slices, records = counted(missing)
     assert len(records) == COUNT - 1
     assert slices >= 2 * (SLICES - 1)
+
+
+def test_metadata_of_the_feed_is_applied_in_time_slices() -> None:
+    """A broker decodes its records, and compares a whole image with its own one."""
+    records = created(NewTopic("a", COUNT, 3))[1]
+    transfer = ImageTransfer("cluster")
+    frames = [encode_record(record) for record in records]
+    assert counted(decoding(frames, transfer.delta))[0] == SLICES
+    assert transfer.delta.records == records
+    slices, (delta, _) = counted(replacing(EMPTY, BrokerId(1), transfer))
+    assert slices > SLICES
+    assert delta.topics.changed
 
 
 def test_delta_is_released_in_time_slices() -> None:
