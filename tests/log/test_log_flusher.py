@@ -117,6 +117,45 @@ def test_a_power_cut_does_not_lose_the_first_file_of_a_log_alone(tmp_path: Path,
     manager.close()
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("maintained", [False, True])
+def test_a_power_cut_after_retention_does_not_lose_the_first_file_of_the_rest_alone(
+    tmp_path: Path, seed: int, restarts: bool, maintained: bool
+) -> None:
+    """Otherwise the log starts above records that retention has kept.
+
+    A leader with such a log start would remove these records from the other replicas.
+    """
+    files = FaultyFiles(loses_names=True)
+    log = open_log(manager := open_manager(tmp_path, LogConfig(), files))
+    for number in range(5):
+        append(log, [b"%d" % number])
+        log.roll(NOW_MS)
+        if restarts and not number:
+            manager.maintain(NOW_MS)
+    if restarts:
+        manager.close(clean=False)  # a kill: it is not known which names are on the disk
+        log = open_log(manager := open_manager(tmp_path, LogConfig(), files))
+    log.advance_high_watermark(log.log_end_offset)
+    log.delete_records(2)
+    if maintained:
+        manager.maintain(NOW_MS)
+        files.fail_fsync = OSError("an fsync on the owner's thread")
+    assert manager.retain(NOW_MS) == 2
+    assert bool(files.fail_fsync) == maintained
+    files.fail_fsync = None
+    if seed % 2:
+        manager.checkpoint()
+    manager.close(clean=False)
+    files.crash(tmp_path, random.Random(seed))
+    log = open_log(manager := open_manager(tmp_path, LogConfig(), files))
+    assert log.log_start_offset <= 2
+    all_values = [b"0", b"1", b"2", b"3", b"4"]
+    assert values_of(log) == all_values[log.log_start_offset : log.log_end_offset]
+    manager.close()
+
+
 class RecordedNames(FaultyFiles):
     """Files that record which names of directories are on the disk."""
 

@@ -56,7 +56,8 @@ class LogFlusher:
         self._epochs_synced = True
         # Files that were created, and those whose names are on the disk.
         self._names_created = 1
-        self._names_synced = int(recovery_point > 0)
+        # A flush up to this recovery point has synced the directory after it had all segments.
+        self._names_synced = int(recovery_point > segments.active.base_offset)
         self._closed = False
         self._all_synced = False
 
@@ -84,16 +85,33 @@ class LogFlusher:
     def sync_head(self) -> None:
         """Sync the name of the only segment, before a second segment is created.
 
-        A power cut could otherwise keep the name of the second segment and lose that of the first
-        one. The log would then seem to start at the second segment. A replica with such a log could
-        be elected, and the others would take over its log start. `flush_if_due` does this on a
-        thread, so that a roll rarely has to.
+        Otherwise a power cut could keep the name of the second segment without the name of the
+        first. The log would then start at the second segment. A replica with such a log start could
+        be elected, and the other replicas would take it over. `flush_if_due` does this on a thread,
+        so that the owner rarely has to.
 
         Raises:
             OSError: The directory could not be synced.
         """
+        if len(self._segments) == 1:
+            self._sync_segment_names()
+
+    def sync_next_head(self, count: int) -> None:
+        """Sync the name of the segment that is the first one after the deletion of `count`.
+
+        The reason is that of `sync_head`, so the last segment needs no sync. A flush into a segment
+        has synced its name.
+
+        Raises:
+            OSError: The directory could not be synced.
+        """
+        bases = self._segments.bases
+        if count + 1 < len(bases) and bases[count] >= self.recovery_point:
+            self._sync_segment_names()
+
+    def _sync_segment_names(self) -> None:
         created = self._names_created
-        if len(self._segments) == 1 and self._names_synced < created:
+        if self._names_synced < created:
             self._log_dir.files.fsync_dir(self._directory)
             self._names_synced = created
 
@@ -137,7 +155,7 @@ class LogFlusher:
     def flush_if_due(self, now_ms: int, flush_ms: int) -> bool:
         """Flush rolled segments. Flush all records if the last flush is `flush_ms` ago.
 
-        Runs on a thread. The name of an only segment is synced in any case.
+        Runs on a thread. The names of the segments are synced in any case.
 
         Returns:
             Whether the checkpoint's recovery point has moved.
@@ -147,7 +165,6 @@ class LogFlusher:
         if self._closed or self._log_dir.offline or not (unflushed or self._rolled):
             self.last_flush_ms = now_ms
             return False
-        self._sync_head_early()
         if self.last_flush_ms < 0:
             self.last_flush_ms = now_ms
         active_base = self._segments.active.base_offset
@@ -156,11 +173,12 @@ class LogFlusher:
             self.flush_to(self._log_end_offset())
         elif self._rolled or self.recovery_point < active_base:
             self.flush_to(active_base)
+        self._sync_names_early()
         return self.checkpoint_offset > before
 
-    def _sync_head_early(self) -> None:
+    def _sync_names_early(self) -> None:
         try:
-            self.sync_head()
+            self._sync_segment_names()
         except OSError as error:
             if self._closed:
                 raise self._log_dir.error("the log was closed") from error

@@ -742,6 +742,7 @@ class UnifiedLog:
         )
         if not count:
             return 0
+        self.flusher.sync_next_head(count)
         if count == len(self.segments):
             self.roll(now_ms)
         taken = self.segments.remove_first(count)
