@@ -1,18 +1,18 @@
-"""When a broker stops leading: without its session, or when it hears nothing of the cluster.
+"""The lease under which a broker leads partitions that have other replicas.
 
 The controller elects other leaders when the session of a broker has ended. A broker that does not
-know that yet would acknowledge records with acks=1, or with itself as the only in-sync replica,
-that the next leader does not have. It therefore stops serving the partitions that it leads and that
-have other replicas. It stops when
+know that yet could acknowledge records that the next leader does not have: with acks=1, or with
+itself as the only in-sync replica. It therefore stops serving these partitions in two cases:
 
-- its session is lost, until its image has its new registration. The elections that followed from
-  the end of the session have metadata offsets up to that one. Or when,
-- for a session timeout it has heard neither the metadata store, nor the controller, nor any
-  follower in the ISR of the partition, until it hears the store or the controller again.
+- Its session is lost. It serves again when its image has its new registration. The elections that
+  followed from the end of the session have metadata offsets up to that one.
+- It is isolated. For a session timeout it has heard neither the metadata store, nor the controller,
+  nor a follower in the ISR of the partition. It serves again when it hears the store or the
+  controller.
 
-While the metadata store alone cannot be reached, no controller is active, and the brokers keep
-serving the partitions with an in-sync follower. A partition without other replicas is always
-served: no other broker can become its leader.
+While the metadata store alone cannot be reached, no controller is active. The brokers keep serving
+the partitions with an in-sync follower. A partition without other replicas is always served,
+because no other broker can become its leader.
 
 `Lease` decides, without input and output. `LeadershipLease` reads the times. A lost session ends
 the lease of all partitions at once (`LeaderLease`). The partitions are suspended and resumed in

@@ -1,7 +1,8 @@
 """The fetcher of the partitions that this broker follows of one leader.
 
-It has three connections to the leader: one for replicas in sync, one for catch-up, and one for
-control requests, which look up the leader's offsets. `FetchPlan` decides what is fetched where.
+It has three connections to the leader: for replicas in sync, for catch-up, and for control
+requests. Control requests look up the leader's offsets. `FetchPlan` assigns each partition to a
+connection.
 
 A response is applied inside the callback of the connection, and the next request is sent in the
 same step, without a task. A large response is applied in time slices. Between two slices a
@@ -13,8 +14,8 @@ A partition in a response has:
   If `flush.messages` requires a flush, the next request on the connection waits for it.
 - A diverging epoch: pause the partition, and truncate the logs of all such partitions of the
   response together, off the event loop. Fetch again when the truncation is on the disk (rule F10).
-- A first batch that begins below the log end, because the leader's log starts inside that batch:
-  empty the log if the leader has deleted all its records, and fetch again (rule F12).
+- A first batch that begins below the log end: the leader's log starts inside that batch. If the
+  leader has deleted all records of this log, empty it. Fetch again (rule F12).
 - OFFSET_OUT_OF_RANGE: pause the partition, look up the leader's start and end, and truncate or
   begin again at the leader's start (rule F12).
 - Another error, or invalid records: back off for `replica.fetch.backoff.ms`. A new leader or epoch

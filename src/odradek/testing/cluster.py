@@ -251,7 +251,7 @@ class Cluster:
             self._await_brokers()
         except BaseException:
             for broker in self._brokers.values():
-                with contextlib.suppress(Exception):  # reported by the first one that failed
+                with contextlib.suppress(Exception):  # the first failure is raised below
                     broker.await_start()
             self.close()
             raise
