@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from odradek.slicing import run_to_completion
 from tests.helpers.transactions import produce_transactional
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ def test_late_transaction_with_a_warning_in_the_log_is_found_and_aborted(
             services = server.services
             now_ms = services.clock.time_ms()
             max_timeout_ms = services.config.get_int("transaction.max.timeout.ms")
-            return len(services.replica_manager.late_transactions(now_ms, max_timeout_ms))
+            late = services.replica_manager.finding_late_transactions(now_ms, max_timeout_ms)
+            return len(run_to_completion(late))
 
         return kafka.call(count)
 

@@ -18,11 +18,14 @@ from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.records import MetadataRecord
 from odradek.protocol.messages.partition_change_record import PartitionChangeRecord
 from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.protocol.messages.topic_deletion_record import TopicDeletionRecord
-from odradek.replication.replica_manager import ReplicaManager
+from odradek.replication import deletions
+from odradek.replication import replica_manager as replica_manager_module
+from odradek.replication.replica_manager import PARTITIONS_APPLIED_A_SLICE, ReplicaManager
 from odradek.slicing import run_to_completion
 from testkit.requests import batch as batch_now
 from tests.helpers.call_count import count_calls
@@ -67,6 +70,11 @@ def logs(tmp_path: Path) -> Iterator[LogManager]:
     manager.load()
     yield manager
     manager.close(clean=False)
+
+
+def slices(manager: ReplicaManager, old: MetadataImage, new: MetadataImage) -> int:
+    """Apply the difference of two images. Return the number of time slices that have ended."""
+    return sum(1 for _ in manager.apply(delta_between(old, new), old, new))
 
 
 Work = Callable[[ReplicaManager, list[Uuid]], Coroutine[Any, Any, None]]
@@ -251,5 +259,31 @@ def test_the_change_of_one_partition_leaves_the_leadership_of_others(
         wider = image_of(topic("a", A, 4))
         run_to_completion(manager.apply(delta_between(image, wider), image, wider))
         assert manager.generation == generation + 2, "one creation and one leadership"
+
+    run(work)
+
+
+@pytest.mark.parametrize("topics", [1, 20, 2 * PARTITIONS_APPLIED_A_SLICE])
+def test_partitions_are_applied_in_time_slices(
+    run: Callable[[Work], None], monkeypatch: pytest.MonkeyPatch, topics: int
+) -> None:
+    """Their number counts, whether they belong to one topic or to many."""
+    monkeypatch.setattr(deletions, "LOGS_DELETED_A_SLICE", 1_000)
+    monkeypatch.setattr(replica_manager_module, "LOGS_DELETED_A_SLICE", 1_000)
+    count = 2 * PARTITIONS_APPLIED_A_SLICE
+
+    async def work(manager: ReplicaManager, _: list[Uuid]) -> None:
+        ids = [Uuid(bytes([at]) * 16) for at in range(1, topics + 1)]
+        image = image_of(
+            *(topic(f"t{at}", each, count // topics) for at, each in enumerate(ids, 1))
+        )
+        assert slices(manager, EMPTY, image) >= 2
+        configs = {"": {"log.retention.ms": "1000"}}
+        altered = replace(image, broker_configs=PersistentMap(configs))
+        assert slices(manager, image, altered) >= 2
+        assert len(manager.partitions()) == count
+        removal = slices(manager, altered, after_deletion(altered, "t1"))
+        assert removal >= (2 if topics == 1 else 0)
+        assert len(manager.partitions()) == count - count // topics
 
     run(work)

@@ -116,7 +116,8 @@ class PeriodicTasks:
         services = self._services
         now_ms = services.clock.time_ms()
         max_timeout_ms = services.config.get_int("transaction.max.timeout.ms")
-        late = services.replica_manager.late_transactions(now_ms, max_timeout_ms)
+        finding = services.replica_manager.finding_late_transactions(now_ms, max_timeout_ms)
+        late = await in_slices(finding)
         self._late_transactions.warn(late, now_ms)
 
     async def maintain(self) -> None:

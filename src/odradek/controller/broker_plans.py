@@ -13,7 +13,12 @@ from odradek.controller.alter_partition import (
     find_partition,
 )
 from odradek.controller.balance import imbalanced_partitions
-from odradek.controller.broker_changes import Policies, acceptable_leader, with_directories
+from odradek.controller.broker_changes import (
+    ELECTION_COST,
+    Policies,
+    acceptable_leader,
+    with_directories,
+)
 from odradek.controller.election import Election, elect_preferred, elect_unclean
 from odradek.controller.plan import Plan, Planning
 from odradek.errors import ErrorCode, KafkaError
@@ -45,7 +50,7 @@ def planning_alter_partitions(
     plan: Plan[list[AlterPartitionResult]] = Plan([])
     seen: set[tuple[Uuid, int]] = set()
     for count, (topic_id, number, request) in enumerate(changes, 1):
-        if not count % ELEMENTS_PER_SLICE:
+        if not count % (ELEMENTS_PER_SLICE // ELECTION_COST):
             yield
         found = find_partition(image.topics_by_id, topic_id, number)
         if isinstance(found, ErrorCode):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from odradek.errors import KafkaError
 from odradek.ids import TopicName
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from odradek.log.directories.log_manager import LogManager
     from odradek.metadata.image import MetadataImage, TopicDeletion
 
-LOGS_DELETED_A_SLICE = 20
+LOGS_DELETED_A_SLICE = 10
 """Logs deleted in one time slice. The directory of each log is renamed."""
 LOGS_NAMED_MAX = 10
 """Maximum number of logs that one warning names."""
@@ -168,11 +169,12 @@ class TopicDeletions:
         The metadata of a cluster does not depend on this broker. The replica was moved, or the
         directory was copied here.
         """
-        unknown = [
-            log.topic_partition
-            for log in self._log_manager.all_logs()
-            if log.topic_partition not in known
-        ]
+        unknown = []
+        for count, log in enumerate(self._log_manager.all_logs(), 1):
+            if log.topic_partition not in known:
+                unknown.append(log.topic_partition)
+            if not count % ELEMENTS_PER_SLICE:
+                yield
         for count, key in enumerate(sorted(unknown), 1):
             self.set_aside(key, "the metadata has no replica of it on this broker")
             if not count % LOGS_DELETED_A_SLICE:

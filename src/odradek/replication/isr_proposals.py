@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PARTITIONS_PER_REQUEST_MAX = 1_000
-"""Maximum number of proposals in one request. More of them wait for its response."""
+PARTITIONS_PER_REQUEST_MAX = 250
+"""Maximum number of proposals in one request. More of them wait for its response.
+
+The outcomes of a response are applied in one time slice, some 10 microseconds each.
+"""
 RETRY_BACKOFF_MS = 50
 """Delay before proposals are sent again, as in Kafka."""
 ATTEMPT_TIMEOUT_MS = 10_000

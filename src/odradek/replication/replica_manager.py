@@ -45,7 +45,7 @@ from odradek.replication.record_append import (
     RecordAppend,
 )
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_PER_SLICE, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, end_slice, sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from odradek.replication.replication_parts import ReplicationParts
 
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
+PARTITIONS_APPLIED_A_SLICE = 50
+"""Changed partitions that are applied in one time slice. A new one costs some 30 microseconds."""
 
 logger = logging.getLogger(__name__)
 
@@ -148,21 +150,14 @@ class ReplicaManager:
                 delayed.try_complete()
         # Before the partitions: the high watermark must not advance with a new ISR and an earlier
         # min.insync.replicas. The controller chose the ELR with the new value (KIP-966).
-        if delta.broker_configs.changed:
-            names = dict.fromkeys(TopicName(topic) for topic, _ in self._partitions)
-        else:
-            names = dict.fromkeys(delta.topic_configs.changed)
-        for name in names:
-            topic = new_image.topics_by_name.get(name)
-            if topic is not None:
-                yield from self._apply_configs(topic, new_image.topic_configs.get(name, {}))
-        left = ELEMENTS_PER_SLICE
+        yield from self._apply_changed_configs(delta, new_image)
+        left = PARTITIONS_APPLIED_A_SLICE
         for changes in delta.topics.changed.values():
-            yield from self._apply_topic(changes, new_image, is_start)
-            left -= 1
-            if not left:
-                left = ELEMENTS_PER_SLICE
-                yield
+            for _ in self._apply_topic(changes, new_image, is_start):
+                left -= 1
+                if not left:
+                    left = PARTITIONS_APPLIED_A_SLICE
+                    yield
         self._image = new_image
         if is_start:
             yield from self._handle_unknown_logs()
@@ -196,24 +191,23 @@ class ReplicaManager:
     def _apply_topic(
         self, changes: TopicDelta, new_image: MetadataImage, is_start: bool
     ) -> Generator[None, None, None]:
-        """Apply the changed partitions of a topic."""
+        """Apply the changed partitions of a topic. Yield after each of them, and at the end."""
         name, topic_id = changes.name, changes.topic_id
         log_config: LogConfig | None = None
         self._topic_ids.add(topic_id)
-        for applied, (number, image) in enumerate(changes.partitions.items(), 1):
-            if not applied % ELEMENTS_PER_SLICE:
-                yield
+        for number, image in changes.partitions.items():
             key = TopicPartition(name, number)
             partition = self._partitions.get(key)
-            if self._node_id not in image.replicas:
-                if partition is not None:
-                    self._release(partition)
-                continue
-            if partition is None:
-                if log_config is None:
-                    log_config = self._log_config(new_image.topic_configs.get(name, {}))
-                partition = self._create(key, topic_id, log_config, is_start)
-            self._apply_leadership(partition, image)
+            if self._node_id in image.replicas:
+                if partition is None:
+                    if log_config is None:
+                        log_config = self._log_config(new_image.topic_configs.get(name, {}))
+                    partition = self._create(key, topic_id, log_config, is_start)
+                self._apply_leadership(partition, image)
+            elif partition is not None:
+                self._release(partition)
+            yield
+        yield
 
     def _release(self, partition: Partition) -> None:
         """Stop a partition of which this broker is no longer a replica. Its log is kept."""
@@ -296,22 +290,42 @@ class ReplicaManager:
             partition.log.update_config(config)
             partition.config_changed()
 
+    def _apply_changed_configs(
+        self, delta: MetadataDelta, new_image: MetadataImage
+    ) -> Generator[None, None, None]:
+        if delta.broker_configs.changed:
+            names = dict.fromkeys(TopicName(topic) for topic, _ in self._partitions)
+        else:
+            names = dict.fromkeys(delta.topic_configs.changed)
+        left = PARTITIONS_APPLIED_A_SLICE
+        for name in names:
+            topic = new_image.topics_by_name.get(name)
+            if topic is None:
+                continue
+            for _ in self._apply_configs(topic, new_image.topic_configs.get(name, {})):
+                left -= 1
+                if not left:
+                    left = PARTITIONS_APPLIED_A_SLICE
+                    yield
+
     def _apply_configs(
         self, topic: TopicImage, configs: Mapping[str, str]
     ) -> Generator[None, None, None]:
+        """Apply the configs of a topic. Yield after each partition."""
         log_config = self._log_config(configs)
         for image in topic.partitions:
-            if not (image.partition + 1) % ELEMENTS_PER_SLICE:
-                yield
             partition = self._partitions.get((topic.name, image.partition))
             if partition is not None:
                 self._update_config(partition, log_config)
+            yield
 
     def _remove_topic(self, topic: TopicImage, recorded: bool) -> Generator[None, None, None]:
         """Stop the topic's partitions, and delete their logs if the deletion is recorded."""
         keys = []
         self.generation += 1
         for image in topic.partitions:
+            if not (image.partition + 1) % PARTITIONS_APPLIED_A_SLICE:
+                yield
             key = TopicPartition(topic.name, image.partition)
             partition = self._partitions.pop(key, None)
             self._partitions_by_id.pop((topic.topic_id, image.partition), None)
@@ -777,23 +791,25 @@ class ReplicaManager:
 
     # --- hanging transactions ---
 
-    def late_transactions(
+    def finding_late_transactions(
         self, now_ms: int, transaction_max_timeout_ms: int
-    ) -> dict[TopicPartition, LateTransaction]:
-        """Return the late transactions of the partitions that this broker leads.
+    ) -> Generator[None, None, dict[TopicPartition, LateTransaction]]:
+        """Return the late transactions of the partitions that this broker leads, in time slices.
 
         A transaction is late when it is open although it should have ended long ago. For each
         partition the result has the transaction that holds back the last stable offset. Their
         number is Kafka's metric ``PartitionsWithLateTransactionsCount``.
         """
-        return {
-            partition.topic_partition: late
-            for partition in self._partitions.values()
-            if not partition.error
-            and (
-                late := partition.log.producers.late_transaction(now_ms, transaction_max_timeout_ms)
-            )
-        }
+        found: dict[TopicPartition, LateTransaction] = {}
+        for count, partition in enumerate(tuple(self._partitions.values()), 1):
+            if not count % ELEMENTS_PER_SLICE:
+                yield
+            if partition.error:
+                continue
+            late = partition.log.producers.late_transaction(now_ms, transaction_max_timeout_ms)
+            if late:
+                found[partition.topic_partition] = late
+        return found
 
     # --- the end ---
 
@@ -809,5 +825,7 @@ class ReplicaManager:
             for flush in flushes:
                 flush.cancel()
             await asyncio.wait(flushes)
-        for partition in self._partitions.values():
+        for count, partition in enumerate(tuple(self._partitions.values()), 1):
             partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if not count % ELEMENTS_PER_SLICE:
+                await end_slice()

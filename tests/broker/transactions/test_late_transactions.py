@@ -13,6 +13,7 @@ from odradek.broker.broker import BrokerServer
 from odradek.broker.transactions.late_transactions import LateTransactionWatch
 from odradek.ids import TopicPartition
 from odradek.log.state.producer_state_manager import LateTransaction
+from odradek.slicing import run_to_completion
 from odradek.testing import Broker
 from tests.helpers.transactions import end_transaction, produce_plain, produce_transactional
 
@@ -32,7 +33,8 @@ def late_count(broker: Broker) -> int:
     async def count(server: BrokerServer) -> int:
         services = server.services
         now_ms = services.clock.time_ms()
-        return len(services.replica_manager.late_transactions(now_ms, MAX_TIMEOUT_MS))
+        late = services.replica_manager.finding_late_transactions(now_ms, MAX_TIMEOUT_MS)
+        return len(run_to_completion(late))
 
     return broker.call(count)
 
