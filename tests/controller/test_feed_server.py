@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.controller import feed_server
 from odradek.controller.feed_log import FeedLog, size_of
-from odradek.controller.feed_server import POLLS_WAITING_MAX, FeedServer
+from odradek.controller.feed_server import POLLS_WAITING_MAX, RESPONSE_BYTES_MAX, FeedServer
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicName, Uuid
@@ -17,6 +19,7 @@ from odradek.metadata.image import MetadataImage, TopicImage
 from odradek.metadata.image_records import image_records, topic_records
 from odradek.metadata.records import MetadataRecord, decode_record, encode_record
 from odradek.metadata.topics import new_partition
+from odradek.protocol.codec import encode
 from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.metadata_feed_response import (
@@ -295,3 +298,141 @@ def test_change_whose_publication_is_interrupted_by_the_end_of_the_term_is_dropp
     feed.server.end()
     assert not list(publishing)
     assert feed.poll(10).get().error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_log_keeps_changes_up_to_its_limit() -> None:
+    deltas = [FeedDelta(EPOCH, offset, [FramedRecord(bytes(50))]) for offset in (6, 7, 8)]
+    log = FeedLog(EPOCH, 5, 2 * size_of(deltas[0]))
+    starts = []
+    for delta in deltas:
+        log.append(delta)
+        starts.append(log.start_offset)
+    assert starts == [5, 5, 6]
+
+
+@given(st.lists(st.integers(0, 20_000), max_size=20))
+def test_size_of_a_change_is_an_upper_bound_of_its_encoded_size(sizes: list[int]) -> None:
+    delta = FeedDelta(2**31 - 1, 2**63 - 1, [FramedRecord(bytes(size)) for size in sizes])
+    without = len(encode(MetadataFeedResponse(), 0))
+    assert len(encode(MetadataFeedResponse(deltas=[delta]), 0)) - without <= size_of(delta)
+
+
+# --- limits ---
+
+
+def test_poll_without_time_to_wait_is_completed_at_once() -> None:
+    async def poll() -> None:
+        feed = Feed()
+        for wait_ms in (0, -1):
+            result = feed.poll(10, max_wait_ms=wait_ms)
+            await asyncio.sleep(0)
+            assert result.get().error_code == 0
+
+    asyncio.run(poll())
+
+
+def test_second_poll_of_a_broker_counts_once_for_the_limit() -> None:
+    feed = Feed()
+    polls = [feed.poll(10, broker=broker) for broker in range(1, POLLS_WAITING_MAX + 1)]
+    again = feed.poll(10, broker=POLLS_WAITING_MAX)
+    assert [result.done for result in polls] == [False] * (POLLS_WAITING_MAX - 1) + [True]
+    assert not again.done
+
+
+def test_size_of_a_response_has_the_limit_of_the_request() -> None:
+    feed = Feed(log_bytes_max=10_000_000)
+    for level in (1, 0, 1):
+        feed.publish(FeatureLevelRecord("group.version", level))
+    size = size_of(feed.poll(12).get().deltas[0])
+    for count, max_bytes in ((1, -1), (1, 0), (1, 2 * size - 1), (2, 2 * size), (3, 2**31 - 1)):
+        response = feed.poll(10, max_bytes=max_bytes).get()
+        assert len(response.deltas) == count, max_bytes
+        assert response.metadata_offset == 13
+
+
+def test_size_of_a_response_has_a_limit_of_the_server() -> None:
+    feed = Feed(log_bytes_max=10_000_000)
+    name = "x" * 30_000
+    count = RESPONSE_BYTES_MAX // len(name) + 2
+    for _ in range(count):
+        feed.publish(FeatureLevelRecord(name, 1))
+    response = feed.poll(10, max_bytes=2**31 - 1).get()
+    assert count - 4 <= len(response.deltas) < count - 1
+    assert sum(map(size_of, response.deltas)) <= RESPONSE_BYTES_MAX
+
+
+def _image(feed: Feed, broker: int, position: int = 0, **fields: object) -> MetadataImageResponse:
+    """Fetch a chunk of the image at offset 10."""
+    at = (EPOCH, 10) if position else (-1, -1)
+    request = MetadataImageRequest("cluster", broker, 7, *at, position, 5_000)
+    for name, value in fields.items():
+        setattr(request, name, value)
+
+    async def fetch() -> MetadataImageResponse:
+        return await _done(feed.server.image_chunk(request))
+
+    return asyncio.run(fetch())
+
+
+def test_chunk_names_the_controller_and_its_newest_offset() -> None:
+    feed = Feed(topics=1_000)
+    first = _image(feed, 2)
+    feed.publish(LEVEL)
+    second = _image(feed, 2, first.next_position)
+    for response, newest in ((first, 10), (second, 11)):
+        end = (response.controller_id, response.controller_epoch, response.metadata_offset)
+        assert end == (1, EPOCH, newest)
+        assert response.image_metadata_offset == 10
+        assert response.error_code == 0
+
+
+def test_image_for_another_cluster_is_refused() -> None:
+    response = _image(Feed(), 2, cluster_id="other")
+    assert response.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert response.metadata_offset == 10
+
+
+def test_request_that_names_no_chunk_of_the_transfer_begins_again() -> None:
+    feed = Feed(topics=1_000)
+    for fields in (
+        {"image_metadata_offset": 9},
+        {"image_controller_epoch": EPOCH - 1},
+        {"position": 1},
+    ):
+        first = _image(feed, 2)
+        second = _image(feed, 2, first.next_position)
+        assert second.records != first.records
+        again = _image(feed, 2, **{"position": second.next_position, **fields})  # type: ignore[arg-type]
+        assert (again.records, again.next_position) == (first.records, first.next_position)
+
+
+def test_transfers_of_different_brokers_are_independent() -> None:
+    feed = Feed(topics=1_000)
+    first = _image(feed, 2)
+    assert _image(feed, 3) == first
+    assert _image(feed, 2, first.next_position) == _image(feed, 3, first.next_position)
+
+
+def test_number_of_transfers_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker whose transfer is the oldest gets the newest image."""
+    monkeypatch.setattr(feed_server, "TRANSFERS_MAX", 2)
+    feed = Feed(topics=1_000)
+    position = _image(feed, 2).next_position
+    _image(feed, 3)
+    assert _image(feed, 2, position).image_metadata_offset == 10
+    _image(feed, 4)
+    feed.publish(LEVEL)
+    offsets = [_image(feed, broker, position).image_metadata_offset for broker in (2, 4, 3)]
+    assert offsets == [10, 10, 11]
+
+
+def test_transfer_that_is_interrupted_by_the_end_of_the_term_is_refused() -> None:
+    async def fetch() -> None:
+        feed = Feed(topics=1_000)
+        request = MetadataImageRequest("cluster", 2, 7, -1, -1, 0, 2**31 - 1)
+        result = feed.server.image_chunk(request)
+        assert not result.done
+        feed.server.end()
+        assert (await _done(result)).error_code == ErrorCode.NOT_CONTROLLER
+
+    asyncio.run(fetch())
