@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from odradek.config.log_config import LogConfig
-from odradek.environment.clock import ManualClock
-from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
-from odradek.ids import TopicName, TopicPartition
-from odradek.log.directories.log_manager import LogManager
+from odradek.ids import TopicPartition
 from odradek.log.follower_read import read_for_follower
 from odradek.log.residency import NotResident
 from odradek.metadata.image import MetadataImage, TopicImage
-from odradek.offloading import WorkRunner
-from odradek.records.record import Record, build_batch
 from odradek.replication import follower_fetch, follower_news
 from odradek.replication.delayed_fetch import FetchParams
 from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
-from odradek.replication.follower_news import FollowerNews
-from odradek.replication.replica_manager import ReplicaManager
 from odradek.replication.replication_state import ReplicationState
 from odradek.result_tasks import wait
 from odradek.results import Result
 from tests.helpers.call_count import count_calls
-from tests.helpers.led_partitions import led
 from tests.replication.builders import apply
 from tests.replication.cluster_fakes import (
     ALL,
@@ -41,78 +32,14 @@ from tests.replication.cluster_fakes import (
     TOPIC_ID,
     A,
     B,
-    Cluster,
     Target,
     replication_of,
 )
+from tests.replication.leader_broker import Broker, Test, run_leader
 
-Test = Callable[["Broker"], Awaitable[None]]
 LONG_MS = 60_000
 # An append, and the visit of its partition that reads and copies the records.
 FETCH_CALLS_MAX = 126
-
-
-class Broker:
-    """Broker 1 of a cluster, with a topic whose partitions it leads in epoch 5."""
-
-    def __init__(self, logs: LogManager, executor: ThreadPoolExecutor, partitions: int) -> None:
-        self.cluster = Cluster()
-        self.executor = executor
-        self.manager = ReplicaManager(
-            LEADER,
-            logs,
-            self.cluster.clock,
-            LoopTimers(),
-            executor,
-            lambda _: LogConfig(),
-            asyncio.get_running_loop(),
-            WorkRunner(executor, 1, asyncio.Lock()),
-            replication=self.cluster.parts,
-        )
-        self.image = MetadataImage(offset=1)
-        images = [replace(led(5, ALL, partition_epoch=1), partition=at) for at in range(partitions)]
-        self.set_topic(TopicImage(TopicName("t"), TOPIC_ID, images))
-        self.targets = [Target(0, 5, partition=at) for at in range(partitions)]
-
-    def set_topic(self, topic: TopicImage) -> None:
-        new = self.image.with_topics({topic.name: topic}, {})
-        apply(self.manager, self.image, new)
-        self.image = new
-
-    def elect(self, leader_epoch: int) -> None:
-        topic = self.image.topics_by_id[TOPIC_ID]
-        images = [
-            replace(each, leader_epoch=leader_epoch, partition_epoch=each.partition_epoch + 1)
-            for each in topic.partitions
-        ]
-        self.set_topic(TopicImage(topic.name, TOPIC_ID, images))
-
-    def append(self, partition: int = 0) -> None:
-        records = memoryview(build_batch([Record(None, b"x", 0)]))
-        self.manager.partition("t", partition).append(records, 1, 0)
-
-    def news(self, replica: object = A, epoch: int = EPOCH) -> FollowerNews:
-        """Return the news of a session with all partitions, none of which was visited."""
-        news = FollowerNews(replica, epoch)  # type: ignore[arg-type]
-        for target in self.targets:
-            news.visit(target)
-        return news
-
-    def fetch(
-        self, news: FollowerNews, wait_ms: int = 0
-    ) -> Result[list[tuple[Target, FetchPartitionData]]]:
-        params = FetchParams(FetchIsolation.LOG_END, news.replica_id, 1, 1 << 20, wait_ms)
-        return self.manager.fetch_for_follower(params, news)  # type: ignore[return-value]
-
-    def visited(self, news: FollowerNews) -> list[int]:
-        return [target.partition for target, _ in self.fetch(news).get()]
-
-    def follow(self, news: FollowerNews, partition: int = 0) -> None:
-        """Fetch at the log end, as a follower that has appended everything."""
-        target = self.targets[partition]
-        target.fetch_offset = self.manager.partition("t", partition).log.log_end_offset
-        news.visit(target)
-        self.fetch(news)
 
 
 async def soon(
@@ -127,24 +54,8 @@ async def soon(
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[..., None]]:
-    executor = ThreadPoolExecutor(1)
-
-    def run(test: Test, partitions: int = 3) -> None:
-        async def main() -> None:
-            logs = LogManager([str(tmp_path)], LogConfig(), ManualClock())
-            logs.load("cluster", 1)
-            try:
-                broker = Broker(logs, executor, partitions)
-                await test(broker)
-                await broker.manager.stop()
-            finally:
-                logs.close(clean=False)
-
-        asyncio.run(main())
-
-    yield run
-    executor.shutdown()
+def run(tmp_path: Path) -> Callable[..., None]:
+    return partial(run_leader, tmp_path)
 
 
 def test_partitions_without_news_are_not_visited(run: Callable[[Test], None]) -> None:

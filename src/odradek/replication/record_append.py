@@ -102,11 +102,11 @@ class RecordAppend:
 
     __slots__ = (
         "_acks",
+        "_appended",
         "_internal_topics_allowed",
         "_manager",
         "_now_ms",
         "_opening",
-        "_positions",
         "_required_offsets",
         "_timeout_ms",
         "results",
@@ -126,10 +126,10 @@ class RecordAppend:
         self._timeout_ms = timeout_ms
         self._internal_topics_allowed = internal_topics_allowed
         self.results: list[AppendResult] = []
-        # The high watermarks that appended records need before they are acknowledged, and the
-        # positions of their results.
+        # The high watermarks that appended records need before they are acknowledged, the positions
+        # of their results, and the leader epochs of the records.
         self._required_offsets: dict[Partition, int] = {}
-        self._positions: dict[Partition, int] = {}
+        self._appended: dict[Partition, tuple[int, int]] = {}
         self._opening: list[_Opening] = []
 
     def in_slices(
@@ -142,6 +142,7 @@ class RecordAppend:
                 left = ELEMENTS_PER_SLICE
                 yield
             left -= self.append(entry)
+        self._fail_lost_records()
         return self.finish()
 
     def append(self, entry: AppendEntry) -> int:
@@ -200,7 +201,19 @@ class RecordAppend:
         """
         if self._acks == ACKS_ALL or info.must_flush or info.duplicate:
             self._required_offsets[partition] = info.last_offset + 1
-            self._positions[partition] = position
+            self._appended[partition] = position, partition.leader_epoch
+
+    def _fail_lost_records(self) -> None:
+        """Fail the records whose leader epoch has ended since their append, between two slices.
+
+        Another leader may have truncated them before this broker was elected again. The offsets
+        that they needed are then the offsets of other records, whose commit acknowledges nothing.
+        """
+        for partition, (position, leader_epoch) in self._appended.items():
+            if partition.leader_epoch != leader_epoch and partition in self._required_offsets:
+                del self._required_offsets[partition]
+                error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self.results[position] = refused(partition, error)
 
     # --- batches that are opened ---
 
@@ -254,6 +267,7 @@ class RecordAppend:
             for opening in self._opening:
                 opening.work.close()
             self._opening.clear()
+        self._fail_lost_records()
         return self._wait()
 
     # --- the end ---
@@ -275,7 +289,8 @@ class RecordAppend:
         def ready(errors: dict[Partition, ErrorCode]) -> None:
             for partition, code in errors.items():
                 failed = AppendResult(None, KafkaError(code), partition.topic_partition)
-                self.results[self._positions[partition]] = failed
+                position, _ = self._appended[partition]
+                self.results[position] = failed
             result.complete(self.results)
 
         # With acks=0 and 1 the request waits for a flush. Kafka flushes within the request and has
