@@ -16,7 +16,7 @@ from odradek.controller.broker_changes import (
 from odradek.controller.broker_plans import planning_directories
 from odradek.controller.election import ElectionPolicy
 from odradek.errors import ErrorCode
-from odradek.ids import LOST_DIRECTORY, BrokerId, TopicName, Uuid
+from odradek.ids import LOST_DIRECTORY, ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.delta import LEADER_UNCHANGED, MetadataDelta, MetadataProvenance
 from odradek.metadata.image import (
     NO_LEADER,
@@ -435,3 +435,46 @@ def test_directories_of_a_broker_change_with_its_registration() -> None:
     failed = BrokerChanges({broker.id: replace(broker, fenced=True, directories=both[:1])})
     image = _after(image, _records(image, failed))
     assert image.brokers[broker.id].directories == both[:1]
+
+
+# --- a failed directory that is back after a restart ---
+
+
+def _elr_member_after_a_failed_directory(*directories: Uuid) -> MetadataImage:
+    """Return an image in which broker 2 is the ELR, and only its directory 1 is registered.
+
+    Args:
+        directories: Those of the replicas.
+    """
+    partition = _partition(1, 2, replicas=_brokers(1, 2), leader=1, directories=directories)
+    both = _registration(2, directories=(DIRECTORIES[1], DIRECTORIES[2]))
+    image = _image_with(both, partition)
+    for changes in (
+        BrokerChanges({BrokerId(2): replace(both, directories=(DIRECTORIES[1],), fenced=True)}),
+        _fenced(1),
+    ):
+        image = _after(image, _records(image, changes, min_insync_replicas=2))
+    assert (_first(image).isr, _first(image).elr) == ((), _brokers(1, 2))
+    return image
+
+
+def _elr_after_restart(image: MetadataImage, *directories: Uuid) -> tuple[BrokerId, ...]:
+    new = _registration(2, 2, directories=directories, fenced=True)
+    restart = BrokerChanges({BrokerId(2): new}, {BrokerId(2): True})
+    return _first(_after(image, _records(image, restart, min_insync_replicas=2))).elr
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_e4_replica_of_a_directory_that_had_failed_did_not_stop_cleanly(is_back: bool) -> None:
+    """The write error may have dropped pages, although the machine was not booted."""
+    image = _elr_member_after_a_failed_directory(DIRECTORIES[3], DIRECTORIES[2])
+    found = (DIRECTORIES[1], DIRECTORIES[2]) if is_back else (DIRECTORIES[1],)
+    assert _elr_after_restart(image, *found) == _brokers(1)
+
+
+@pytest.mark.parametrize("directory", [DIRECTORIES[1], ZERO_UUID, LOST_DIRECTORY])
+def test_e4_replica_of_another_directory_stopped_cleanly(directory: Uuid) -> None:
+    """A replica of the failed directory would have been reported with it."""
+    image = _elr_member_after_a_failed_directory(DIRECTORIES[3], directory)
+    found = (DIRECTORIES[1], DIRECTORIES[2])
+    assert _elr_after_restart(image, *found) == _brokers(1, 2)

@@ -52,6 +52,7 @@ class BrokerChanges:
     Attributes:
         after: The new registration of each changed broker. None: it is unregistered.
         restarts: The brokers that have a new process, and whether the previous one stopped cleanly.
+            A replica whose directory had failed before the restart did not.
         lost: Those of them that have lost a log directory.
     """
 
@@ -91,7 +92,7 @@ def planning_elections(
     available, for example because unclean elections were enabled.
     """
     situation = _Situation(
-        image.brokers if brokers is None else brokers, changes or BrokerChanges()
+        image.brokers if brokers is None else brokers, changes or BrokerChanges(), image.brokers
     )
     records: list[MetadataRecord] = []
     left = ELEMENTS_PER_SLICE
@@ -115,12 +116,16 @@ def planning_elections(
 
 
 class _Situation:
-    """The brokers after the changes."""
+    """The brokers after the changes, and their registrations before."""
 
     def __init__(
-        self, brokers: Mapping[BrokerId, BrokerRegistration], changes: BrokerChanges
+        self,
+        brokers: Mapping[BrokerId, BrokerRegistration],
+        changes: BrokerChanges,
+        before: Mapping[BrokerId, BrokerRegistration],
     ) -> None:
         self._brokers = brokers
+        self._before = before
         self._restarts = changes.restarts
         self._lost = changes.lost
         self._eligible = frozenset(
@@ -152,6 +157,19 @@ class _Situation:
             and (directory == ZERO_UUID or directory not in found.directories)
         )
 
+    def _had_failed(self, partition: PartitionImage, broker: BrokerId) -> bool:
+        """Return whether the replica's directory had failed before the broker restarted.
+
+        A write error may have dropped pages from the page cache. The boot id proves nothing then.
+        A broker reports the replicas of a directory before its failure. A replica whose directory
+        is not known was therefore in another one.
+        """
+        directory = directory_of(partition, broker)
+        before = self._before.get(broker)
+        return (
+            before is not None and directory != LOST_DIRECTORY and not is_online(before, directory)
+        )
+
     def changed(self, partition: PartitionImage, policy: ElectionPolicy) -> PartitionImage | None:
         """Return the partition after the changes, one epoch later. None if it is as before."""
         acceptable = acceptable_leader(self._brokers, partition)
@@ -160,7 +178,8 @@ class _Situation:
             if broker in self._lost and self._may_have_lost(partition, broker):
                 now = without_lost_log(now, broker, acceptable, policy) or now
             elif broker in now.isr or broker in now.elr:
-                now = broker_registered(now, broker, acceptable, policy, clean=clean) or now
+                has_all = clean and not self._had_failed(partition, broker)
+                now = broker_registered(now, broker, acceptable, policy, clean=has_all) or now
         ineligible = [each for each in now.isr if not acceptable(each)]
         if ineligible:
             now = without_brokers(now, ineligible, acceptable, policy) or now
@@ -199,7 +218,7 @@ def with_directories(
         ):
             acceptable = acceptable_leader(brokers, moved)
             now = without_lost_log(now, broker, acceptable, policy) or now
-    now = _Situation(brokers, BrokerChanges()).changed(now, policy) or now
+    now = _Situation(brokers, BrokerChanges(), brokers).changed(now, policy) or now
     if now.partition_epoch == partition.partition_epoch:
         now = replace(now, partition_epoch=now.partition_epoch + 1)
     return one_epoch_later(partition, now) or partition
