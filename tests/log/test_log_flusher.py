@@ -17,6 +17,7 @@ from tests.log.builders import (
     TOPIC_ID,
     TP,
     append,
+    batch_of,
     offset_for_timestamp,
     open_log,
     open_manager,
@@ -153,6 +154,45 @@ def test_a_power_cut_after_retention_does_not_lose_the_first_file_of_the_rest_al
     assert log.log_start_offset <= 2
     all_values = [b"0", b"1", b"2", b"3", b"4"]
     assert values_of(log) == all_values[log.log_start_offset : log.log_end_offset]
+    manager.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_power_cut_leaves_no_hole_in_a_compacted_log(tmp_path: Path, seed: int) -> None:
+    """Only a gap below the recovery point is one that compaction has left."""
+    files, config = FaultyFiles(loses_names=True), LogConfig(cleanup_compact=True)
+    log = open_log(manager := open_manager(tmp_path, config, files))
+    for number in range(6):
+        append(log, [b"%d" % number])
+        log.roll(NOW_MS)
+        if number < 2:
+            manager.maintain(NOW_MS)
+    manager.close(clean=False)
+    files.crash(tmp_path, random.Random(seed))
+    log = open_log(manager := open_manager(tmp_path, config, files))
+    assert log.log_start_offset == 0
+    assert log.log_end_offset >= 2
+    assert values_of(log) == [b"%d" % number for number in range(log.log_end_offset)]
+    manager.close()
+
+
+def test_a_start_after_a_crash_keeps_a_batch_that_a_leader_sent_from_far_away(
+    tmp_path: Path,
+) -> None:
+    """The follower begins a segment above its log end, which looks like a lost segment."""
+    config = LogConfig(cleanup_compact=True)
+    log = open_log(manager := open_manager(tmp_path, config, FaultyFiles()))
+    append(log, [b"0"])
+    log.roll(NOW_MS)
+    append(log, [b"1"])
+    manager.maintain(NOW_MS)
+    batch = batch_of([b"2"])
+    batch[:8] = (2**33).to_bytes(8, "big")
+    log.append_as_follower(memoryview(batch), 0, now_ms=NOW_MS)
+    assert log.segments.bases == [0, 1, 2**33]
+    manager.close(clean=False)
+    log = open_log(manager := open_manager(tmp_path, config, FaultyFiles()))
+    assert log.log_end_offset == 2**33 + 1
     manager.close()
 
 

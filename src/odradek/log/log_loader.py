@@ -42,6 +42,8 @@ from odradek.records.checksum import crc32c
 
 TEMPORARY_SUFFIXES = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 RECOVERY_READ_BYTES = 1 << 20
+FAR_GAP = 1 << 30
+"""Offsets between two segments that no lost segment explains, but a far batch of a leader."""
 
 _logger = logging.getLogger(__name__)
 
@@ -368,8 +370,7 @@ class LogLoader:
             The first offset that was checked. The transaction indexes are empty from there on.
         """
         options, segments = self._options, self._segments
-        # Compaction may have left gaps before segments up to this offset.
-        gaps_below = LONG_MAX if self._config.cleanup_compact else options.cleaned_offset
+        gaps_below = self._gaps_below()
         if gaps_below:
             self._remove_replaced()
         bases = [segment.base_offset for segment in segments]
@@ -398,6 +399,20 @@ class LogLoader:
                 self._remove(at, len(segments), "it follows a torn segment")
         return recovered_from
 
+    def _gaps_below(self) -> int:
+        """Return the offset up to which compaction may have left gaps before segments.
+
+        Compaction covers only records below the recovery point on the disk. A gap above it is lost
+        data, for example a segment whose name a power cut has removed. Without a recovery point the
+        directory may be a copy of another one without its checkpoints, so each gap is permitted.
+        """
+        options = self._options
+        if not self._config.cleanup_compact:
+            return options.cleaned_offset
+        if not options.recovery_point:
+            return LONG_MAX
+        return max(options.cleaned_offset, options.recovery_point)
+
     def _recover_segment(
         self, segment: LogSegment, epochs: RecoveredLeaderEpochs
     ) -> tuple[int, int]:
@@ -422,7 +437,10 @@ class LogLoader:
 
 def _is_gap(next_offset: int, segment: LogSegment, gaps_below: int) -> bool:
     base_offset = segment.base_offset
-    return next_offset > base_offset or (next_offset < base_offset and base_offset > gaps_below)
+    if next_offset >= base_offset:
+        return next_offset > base_offset
+    # A follower begins a segment above its log end if a batch is too far away for an index entry.
+    return base_offset > gaps_below and base_offset - next_offset < FAR_GAP
 
 
 def _is_stray(segment: LogSegment, next_offset: int) -> bool:
