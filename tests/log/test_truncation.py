@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import math
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.state import checkpoints
 from odradek.log.truncation import LOGS_SYNCED_ALONE_MAX, LogTruncations, truncate_to
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.record import iter_batches, iter_records
@@ -265,6 +269,64 @@ def test_truncation_in_an_offline_directory_fails(tmp_path: Path) -> None:
         ErrorCode.KAFKA_STORAGE_ERROR
     ]
     manager.close(clean=False)
+
+
+class StoppedWhileTruncating(FaultyFiles):
+    """Files that call `stop` when a truncated log lists its producer files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stop: Callable[[], None] | None = None
+
+    def listdir(self, path: str) -> list[str]:
+        if self.stop is not None and path.endswith("topic-0"):
+            stop, self.stop = self.stop, None
+            stop()
+        return super().listdir(path)
+
+
+@pytest.mark.parametrize("within_ms", [math.inf, 0])
+def test_stop_during_a_truncation_leaves_the_log_as_a_crash_does(
+    tmp_path: Path, within_ms: float
+) -> None:
+    """The segments are cut, and the producers still have the removed batches."""
+    files = StoppedWhileTruncating()
+    manager = opened(tmp_path, files)
+    log = open_log(manager)
+    values = fill(log, 5)
+    log.high_watermark = 2
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 2)
+    files.stop = partial(manager.close, within_ms=within_ms)
+    truncations.execute()
+    assert files.stop is None and log.closed
+    assert not (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
+    assert not (tmp_path / checkpoints.CLOSED_UNSYNCED_FILE).exists()
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    assert values_of(log) == values[:2]
+    retried = append(log, [b"retried"], 9, producer_id=1, producer_epoch=0, base_sequence=2)
+    assert (retried.duplicate, retried.first_offset) == (False, 2)
+    manager.close()
+
+
+def test_log_whose_truncation_waits_for_space_is_not_closed_cleanly(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = opened(tmp_path, files)
+    log, other = open_log(manager), manager.create(TopicPartition("other", 0), TOPIC_ID)
+    values = fill(log)
+    fill(other)
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 7)
+    files.space_left = 0
+    assert truncations.execute()
+    files.space_left = None
+    manager.close()
+    assert not (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
+    manager = opened(tmp_path)
+    assert values_of(open_log(manager)) == values
+    assert values_of(manager.create(other.topic_partition, TOPIC_ID)) == values
+    manager.close()
 
 
 def crashed_in(

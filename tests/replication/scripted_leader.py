@@ -328,7 +328,10 @@ def run_follower(root: Path, test: Callable[[Follower], Any], **options: Any) ->
         asyncio.get_running_loop().set_exception_handler(lambda _, each: problems.append(each))
         follower = Follower(root, **options)
         await test(follower)
-        await follower.fetchers.stop()
+        stopped = asyncio.ensure_future(follower.fetchers.stop())
+        await asyncio.sleep(0)
+        follower.release()  # a stop waits for truncations
+        await stopped
         follower.manager.close()
 
     asyncio.run(main())

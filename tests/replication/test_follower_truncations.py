@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.errors import ErrorCode
+from odradek.replication import follower_truncations
 from odradek.replication.follower_truncations import TRUNCATION_ATTEMPTS_MAX
 from odradek.replication.partition import Partition
 from tests.helpers.faulty_files import FaultyFiles
@@ -261,6 +262,39 @@ def test_full_disk_repeats_a_truncation_and_then_fails_the_partition(tmp_path: P
         files.space_left = None
 
     run_follower(tmp_path, test, files=files)
+
+
+def test_stop_waits_for_running_truncations(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, 1))
+        stopped = asyncio.ensure_future(it.fetchers.stop())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not stopped.done()
+        it.release()
+        await stopped
+        assert not partition.log.is_truncating
+
+    run_follower(tmp_path, test)
+
+
+def test_stop_waits_for_a_hanging_truncation_until_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follower_truncations, "STOP_WAIT_S", 0)
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, 1))
+        await it.fetchers.stop()
+        assert partition.log.is_truncating
+
+    run_follower(tmp_path, test)
 
 
 # --- out of range ---

@@ -122,12 +122,12 @@ class FetcherManager:
         self._stop_idle()
 
     async def stop(self) -> None:
-        """End all fetches. Running truncations and flushes are left to their threads."""
-        self._truncations.stop()
+        """End all fetches. Wait shortly for running truncations, but not for running flushes."""
         fetchers, self._fetchers = self._fetchers, {}
         self._replicas.clear()
         for fetcher in fetchers.values():
             fetcher.stop()
+        await self._truncations.stop()
 
     def _drop(self, topic_partition: TopicPartition) -> None:
         replica = self._replicas.pop(topic_partition, None)

@@ -7,6 +7,7 @@ leader or a new fetch when `UnifiedLog.is_truncating` is False again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING
 from odradek.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 TRUNCATION_ATTEMPTS_MAX = 10
 """Attempts to truncate on a full disk, before the partition fails with KAFKA_STORAGE_ERROR."""
+
+STOP_WAIT_S = 0.3
+"""Maximum time for which a stop waits for truncations. Other parts of the broker stop after it."""
 
 
 class FollowerTruncations:
@@ -54,14 +57,20 @@ class FollowerTruncations:
         self._retry_s = retry_s
         self._ended = ended
         self._stopped = False
+        self._running: set[asyncio.Future[Mapping[UnifiedLog, KafkaError]]] = set()
 
     def start(self, truncations: LogTruncations, partitions: Sequence[Partition]) -> None:
         """Truncate the logs of `partitions`, which were added to `truncations`."""
         self._run(truncations, partitions, 1)
 
-    def stop(self) -> None:
-        """Begin no further attempt. Running ones are left to their threads."""
+    async def stop(self) -> None:
+        """Begin no further attempt. Wait at most `STOP_WAIT_S` for the running ones.
+
+        A log that is still truncated when the logs are closed is not closed cleanly.
+        """
         self._stopped = True
+        if self._running:
+            await asyncio.wait(self._running, timeout=STOP_WAIT_S)
 
     def _run(
         self, truncations: LogTruncations, partitions: Sequence[Partition], attempt: int
@@ -69,6 +78,7 @@ class FollowerTruncations:
         if self._stopped:
             return
         executed = self._loop.run_in_executor(self._executor, truncations.execute)
+        self._running.add(executed)
         executed.add_done_callback(partial(self._executed, truncations, partitions, attempt))
 
     def _executed(
@@ -78,6 +88,7 @@ class FollowerTruncations:
         attempt: int,
         executed: asyncio.Future[Mapping[UnifiedLog, KafkaError]],
     ) -> None:
+        self._running.discard(executed)
         if executed.cancelled() or self._stopped:
             return
         error = executed.exception()

@@ -4,6 +4,9 @@ Closing a log has three steps. First, the data that the next start needs is writ
 cache. Second, all of it is synced. Third, the files are closed. Only the second step waits for the
 disk. It runs on threads, until the remaining time is needed for the first step of the other logs. A
 thread that still waits for an fsync then is abandoned: it changes nothing afterwards.
+
+A log that is still being truncated is left as after a crash, because its producers may be those of
+the log before the truncation. The next start recovers it (see `truncation`).
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ class ClosedLogs(NamedTuple):
 
     Attributes:
         unsynced: Completely in the page cache, but not synced.
-        left: Not written, as after a SIGKILL of the process.
+        left: Not written, as after a SIGKILL of the process: there was no time, or the log is still
+            being truncated.
     """
 
     unsynced: list[UnifiedLog]
@@ -46,6 +50,7 @@ class _State(Enum):
     WRITING = auto()
     WRITTEN = auto()
     ENDED = auto()
+    LEFT = auto()
 
 
 class _Job:
@@ -98,6 +103,9 @@ class _Closing:
     def _sync_waiting(self) -> None:
         """Write and sync one log at a time, on a thread."""
         while (job := self._next_to_sync()) is not None:
+            if job.log.is_truncating:
+                self._set_state(job, _State.LEFT)
+                continue
             try:
                 job.log.write_before_close(sync_follows=True)
                 self._set_state(job, _State.WRITTEN)
@@ -124,7 +132,7 @@ class _Closing:
     def _set_state(self, job: _Job, state: _State) -> None:
         with self._changed:
             job.state = state
-            if state is _State.ENDED:
+            if state in (_State.ENDED, _State.LEFT):
                 self._running.discard(id(job))
             self._changed.notify_all()
 
@@ -146,6 +154,8 @@ class _Closing:
         for job in others:
             if self._clock.monotonic_ms() > self._deadline_ms + LATE_MS:
                 return
+            if job.log.is_truncating:
+                continue
             try:
                 job.log.write_before_close(sync_follows=False)
             except KafkaError as error:

@@ -814,8 +814,8 @@ class LogManager:
         The checkpoints are written to the page cache first. Then each directory is marked as
         closed, which is valid until the machine boots again. If all logs could be synced, the
         checkpoints are synced as well, and the mark is replaced by Kafka's. The process may end at
-        any time during that. If there is no time to close a log, it stays as after a SIGKILL, and
-        its directory is not marked.
+        any time during that. A log that there is no time to close, or that is still truncated,
+        stays as after a SIGKILL, and its directory is not marked.
 
         Args:
             clean: False writes nothing, because the files are about to be removed.
@@ -857,7 +857,7 @@ class LogManager:
         if log_dir.offline:
             return False
         if left:
-            text = "%s: no time to close %d logs. The next start recovers unsynced records"
+            text = "%s: no time to close %d logs, or to truncate them. The next start recovers them"
             _logger.warning(text, log_dir.path, left)
             return False
         try:
