@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.cluster_controller import ClusterController
-from odradek.controller.election_policies import ElectionPolicies
+from odradek.controller.election import ElectionPolicy
+from odradek.controller.election_policies import UNCLEAN, ElectionPolicies
 from odradek.errors import ErrorCode
-from odradek.ids import BrokerId
+from odradek.ids import BrokerId, TopicName
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
@@ -19,6 +22,7 @@ from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.messages.config_record import ConfigRecord
 from tests.controller.cluster_nodes import World
 from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
+from tests.helpers.call_count import count_calls
 
 MIN_ISR = "min.insync.replicas"
 TWO = {MIN_ISR: "2"}
@@ -169,12 +173,67 @@ def test_e4_minimum_of_all_brokers_is_kept_when_all_configs_are_replaced() -> No
         assert BrokerId(1) in world.controller().image.brokers
 
 
+def _configured(*configs: tuple[ResourceType, str, str, str]) -> MetadataImage:
+    delta = MetadataDelta(MetadataImage())
+    for kind, name, key, value in configs:
+        delta.replay(ConfigRecord(int(kind), name, key, value))
+    return delta.apply(MetadataProvenance(BrokerId(2), 1, 1))
+
+
 def test_controller_whose_own_configs_do_not_fit_those_of_all_brokers_still_elects() -> None:
     """An earlier controller, with a larger buffer, has accepted the number of threads."""
-    image = MetadataImage()
-    delta = MetadataDelta(image)
-    for key, value in ((MIN_ISR, "2"), ("log.cleaner.threads", "8")):
-        delta.replay(ConfigRecord(int(ResourceType.BROKER), "", key, value))
-    after = delta.apply(MetadataProvenance(BrokerId(2), 1, 1))
+    image = _configured(
+        (ResourceType.BROKER, "", MIN_ISR, "2"),
+        (ResourceType.BROKER, "", "log.cleaner.threads", "8"),
+    )
     config = BrokerConfig({"node.id": "1", "log.cleaner.dedupe.buffer.size": str(3 << 20)})
-    assert ElectionPolicies(config).of(after)(A).min_insync_replicas == 2
+    assert ElectionPolicies(config).of(image)(A).min_insync_replicas == 2
+
+
+def test_each_config_of_a_topic_overrides_the_default_of_the_cluster() -> None:
+    image = _configured(
+        (ResourceType.BROKER, "", MIN_ISR, "2"),
+        (ResourceType.TOPIC, "unclean", UNCLEAN, "true"),
+        (ResourceType.TOPIC, "three", MIN_ISR, "3"),
+        (ResourceType.TOPIC, "other", "retention.ms", "1"),
+    )
+    policy = ElectionPolicies(BrokerConfig({"node.id": "1"})).of(image)
+    default = ElectionPolicy(2, unclean=False)
+    assert policy(TopicName("unclean")) == replace(default, unclean=True)
+    assert policy(TopicName("three")) == replace(default, min_insync_replicas=3)
+    assert policy(TopicName("other")) == policy(TopicName("none")) == default
+
+
+def test_e4_own_minimum_of_the_controllers_broker_decides_no_election() -> None:
+    image = _configured(
+        (ResourceType.BROKER, "1", MIN_ISR, "3"), (ResourceType.BROKER, "", MIN_ISR, "2")
+    )
+    assert ElectionPolicies(BrokerConfig({"node.id": "1"})).of(image)(A).min_insync_replicas == 2
+
+
+def test_configs_are_parsed_for_each_image_with_other_configs_of_brokers_once() -> None:
+    """The configs of the controller's broker itself stay as they are."""
+    config = BrokerConfig({"node.id": "1"})
+    policies = ElectionPolicies(config)
+    two = _configured((ResourceType.BROKER, "", MIN_ISR, "2"))
+    three = _configured((ResourceType.BROKER, "", MIN_ISR, "3"))
+    counts = []
+    for image in (two, replace(two, offset=2), three):
+        calls = count_calls(lambda image=image: policies.of(image))  # type: ignore[misc]
+        counts.append(calls.total)
+        minimum = image.broker_configs[""][MIN_ISR]
+        assert policies.of(image)(A).min_insync_replicas == int(minimum)
+    assert counts[1] < counts[0] / 2 < counts[2], counts
+    assert config.get_int(MIN_ISR) == 1
+
+
+def test_e4_safety_records_remove_the_minimum_of_each_broker_and_give_the_cluster_one() -> None:
+    policies = ElectionPolicies(BrokerConfig({"node.id": "1", MIN_ISR: "2"}))
+    kind = int(ResourceType.BROKER)
+    assert policies.safety_records(MetadataImage()) == [ConfigRecord(kind, "", MIN_ISR, "2")]
+    image = _configured(
+        (ResourceType.BROKER, "", MIN_ISR, "3"),
+        (ResourceType.BROKER, "1", "log.cleaner.threads", "2"),
+        (ResourceType.BROKER, "2", MIN_ISR, "1"),
+    )
+    assert policies.safety_records(image) == [ConfigRecord(kind, "2", MIN_ISR, None)]

@@ -378,6 +378,7 @@ def test_chunk_names_the_controller_and_its_newest_offset() -> None:
     feed = Feed(topics=1_000)
     first = _image(feed, 2)
     feed.publish(LEVEL)
+    assert first.next_position == len(first.records)
     second = _image(feed, 2, first.next_position)
     for response, newest in ((first, 10), (second, 11)):
         end = (response.controller_id, response.controller_epoch, response.metadata_offset)
