@@ -12,12 +12,13 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode
 from odradek.log.truncation import truncate_to
-from odradek.replication.partition import ACKS_ALL, Partition
+from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, Partition
 from odradek.replication.record_append import FEW_ENTRIES, AppendEntry, AppendResult
 from odradek.result_tasks import wait
 from odradek.results import Result
 from testkit.requests import batch
 from tests.replication.cluster_fakes import EPOCH, LEADER, A, B, Target, replication_of
+from tests.replication.fakes import HeldExecutor
 from tests.replication.leader_broker import Broker, run_leader
 from tests.replication.scripted_leader import batches
 
@@ -55,6 +56,13 @@ def commit(partition: Partition) -> None:
 
 def codes(results: list[AppendResult]) -> list[ErrorCode]:
     return [ErrorCode.NONE if each.error is None else each.error.code for each in results]
+
+
+async def end_flush(executor: HeldExecutor) -> None:
+    """End the running flushes. Let the broker begin further ones, if they are due."""
+    executor.release()
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 async def finish_appends(result: Result[list[AppendResult]]) -> None:
@@ -98,3 +106,62 @@ def test_r3_record_that_another_leader_replaced_during_a_recompression_is_not_ac
 
     config = LogConfig(compression_type="gzip", max_message_bytes=100_000_000)
     run(test, partitions=2, config=config)
+
+
+def test_flush_of_truncated_records_is_not_repeated(run: Callable[..., None]) -> None:
+    executor = HeldExecutor()
+
+    async def test(broker: Broker) -> None:
+        partition = broker.manager.partition("t", 0)
+        broker.append()
+        broker.manager.start_flush(partition)
+        await executor.asked.wait()
+        broker.append()
+        broker.elect(6, A)
+        truncate_to(partition.log, 0)
+        await end_flush(executor)
+        assert not executor.held
+        assert partition.flush_due_offset == 0
+
+    run(test, executor=executor, config=LogConfig(flush_messages=1))
+
+
+def test_r11_flush_of_an_earlier_leader_epoch_does_not_cover_later_records(
+    run: Callable[..., None],
+) -> None:
+    executor = HeldExecutor()
+
+    async def test(broker: Broker) -> None:
+        partition = broker.manager.partition("t", 0)
+        for _ in range(3):
+            broker.append()
+        broker.manager.start_flush(partition)
+        await executor.asked.wait()
+        broker.elect(6, A)
+        truncate_to(partition.log, 0)
+        broker.elect(7)
+        result = broker.manager.append_records([entry(0)], ACKS_LEADER, LONG_MS)
+        await end_flush(executor)
+        assert not result.done and len(executor.held) == 1
+        await end_flush(executor)
+        assert codes(result.get()) == [ErrorCode.NONE]
+        assert not executor.held
+
+    run(test, executor=executor, config=LogConfig(flush_messages=1))
+
+
+def test_flush_that_is_due_continues_in_the_next_epoch_of_the_same_leader(
+    run: Callable[..., None],
+) -> None:
+    executor = HeldExecutor()
+
+    async def test(broker: Broker) -> None:
+        result = broker.manager.append_records([entry(0)], ACKS_LEADER, LONG_MS)
+        await executor.asked.wait()
+        broker.elect(6)
+        await end_flush(executor)
+        await end_flush(executor)
+        assert codes(result.get()) == [ErrorCode.NONE]
+        assert not executor.held
+
+    run(test, executor=executor, config=LogConfig(flush_messages=1))

@@ -92,7 +92,8 @@ def test_high_watermark_waits_for_the_flush_that_is_due() -> None:
     log.must_flush = False
     partition.append(BATCH, 1, 0)
     assert (log.high_watermark, reader.size_bytes, producer.ended) == (0, 0, [])
-    assert not partition.flushed(1)
+    partition.flushed(1)
+    assert not partition.flush_due_offset
     assert log.high_watermark == 2
     assert reader.size_bytes > 0
     assert producer.ended == [ErrorCode.NONE]
@@ -106,9 +107,11 @@ def test_flush_covers_only_appends_before_it_began() -> None:
     partition.append(BATCH, -1, 0)
     partition.watch_produce(first, 1)
     partition.watch_produce(second, 2)
-    assert partition.flushed(1)
+    partition.flushed(1)
+    assert partition.flush_due_offset
     assert (log.high_watermark, first.ended, second.ended) == (1, [ErrorCode.NONE], [])
-    assert not partition.flushed(2)
+    partition.flushed(2)
+    assert not partition.flush_due_offset
     assert second.ended == [ErrorCode.NONE]
 
 
@@ -122,9 +125,11 @@ def test_repeated_batch_does_not_end_the_flush_that_later_records_wait_for() -> 
     partition.watch_produce(producer, 2)
     log.repeated_offset = 0
     assert partition.append(BATCH, -1, 0).duplicate
-    assert partition.flushed(1)
+    partition.flushed(1)
+    assert partition.flush_due_offset
     assert (log.high_watermark, producer.ended) == (1, [])
-    assert not partition.flushed(2)
+    partition.flushed(2)
+    assert not partition.flush_due_offset
     assert producer.ended == [ErrorCode.NONE]
 
 
@@ -141,7 +146,8 @@ def test_unchanged_leader_epoch_updates_only_replicas_and_isr() -> None:
     assert not partition.commits_on_append
     assert (log.high_watermark, reader.size_bytes, producer.ended) == (0, 0, [])
     assert log.epochs == epochs
-    assert not partition.flushed(1)
+    partition.flushed(1)
+    assert not partition.flush_due_offset
     assert producer.ended == [ErrorCode.NONE]
 
 
@@ -181,9 +187,11 @@ def test_append_while_a_flush_completes_makes_another_one_due() -> None:
             partition.append(BATCH, -1, 0)
 
     partition.watch_produce(Appender(), 1)
-    assert partition.flushed(1)
+    partition.flushed(1)
+    assert partition.flush_due_offset
     assert log.high_watermark == 1
-    assert not partition.flushed(2)
+    partition.flushed(2)
+    assert not partition.flush_due_offset
 
 
 def test_stop_of_the_partition_completes_all_delayed_operations() -> None:

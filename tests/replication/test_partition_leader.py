@@ -151,7 +151,8 @@ def test_r5_high_watermark_waits_for_the_flush_of_the_leader(logs: LogManager) -
     leader.fetch(A, 1)
     leader.fetch(B, 1)
     assert (produce.ended, leader.log.high_watermark) == ([], 0)
-    assert not leader.partition.flushed(1)
+    leader.partition.flushed(1)
+    assert not leader.partition.flush_due_offset
     assert (produce.ended, leader.log.high_watermark) == ([ErrorCode.NONE], 1)
 
 
@@ -162,7 +163,8 @@ def test_acks_1_waits_for_the_flush_only(logs: LogManager) -> None:
     assert partition.acknowledgement(1, committed=False) is None
     produce = FakeDelayedOperation()
     partition.watch_produce(produce, 1, committed=False)
-    assert not partition.flushed(1)
+    partition.flushed(1)
+    assert not partition.flush_due_offset
     assert produce.ended == [ErrorCode.NONE]
     assert leader.log.high_watermark == 0
     assert partition.acknowledgement(1, committed=False) is ErrorCode.NONE
@@ -176,7 +178,8 @@ def test_r5_new_epoch_waits_for_the_flush_of_the_records_before_it(logs: LogMana
     for replica in (A, B):
         leader.fetch(replica, 1, leader_epoch=6)
     assert leader.log.high_watermark == 0
-    assert not leader.partition.flushed(1)
+    leader.partition.flushed(1)
+    assert not leader.partition.flush_due_offset
     assert leader.log.high_watermark == 1
 
 
@@ -194,7 +197,8 @@ def test_flush_that_ends_in_a_follower_commits_nothing(logs: LogManager) -> None
     leader = Leader(logs, flush_messages=1)
     leader.append(1)
     leader.partition.become_follower(led(6, ALL, leader=A, partition_epoch=11))
-    assert not leader.partition.flushed(1)
+    leader.partition.flushed(1)
+    assert not leader.partition.flush_due_offset
     assert leader.log.high_watermark == 0
 
 
@@ -582,7 +586,8 @@ def test_r5_recovered_records_of_a_new_leader_wait_for_their_flush(logs: LogMana
     for replica in (A, B):
         leader.fetch(replica, 2, leader_epoch=7)
     assert leader.log.high_watermark == 0
-    assert not leader.partition.flushed(2)
+    leader.partition.flushed(2)
+    assert not leader.partition.flush_due_offset
     assert leader.log.high_watermark == 2
 
 

@@ -258,8 +258,11 @@ class Partition(WaitingOperations["Partition"]):
     def stop(self, error: ErrorCode) -> None:
         """Stop serving: the partition is deleted, another broker leads it, or its disk failed.
 
-        Delayed produce requests fail with `error`. Delayed fetches read again.
+        Delayed produce requests fail with `error`. Delayed fetches read again. A flush is no longer
+        due: another leader may truncate the records that need it. `become_leader` counts the
+        unflushed records again.
         """
+        self.flush_due_offset = 0
         self.replication = None
         self.is_suspended = False
         self._refuse(error)
@@ -421,16 +424,16 @@ class Partition(WaitingOperations["Partition"]):
                 f"min.insync.replicas needs {needed}.",
             )
 
-    def flushed(self, offset: int) -> bool:
-        """Handle the end of a flush up to `offset`. Return True when another flush is due."""
-        is_covered = self.flush_due_offset <= offset
-        if is_covered:
+    def flushed(self, offset: int) -> None:
+        """Handle the end of a flush up to `offset` that began in this leader epoch.
+
+        Afterwards `flush_due_offset` says whether another flush is due.
+        """
+        if self.flush_due_offset <= offset:
             self.flush_due_offset = 0
             offset = self.log.log_end_offset
         if not self.error:
             self._flush_ended(offset)
-        # A completed operation may have appended further records.
-        return not is_covered or self.flush_due_offset > 0
 
     def _flush_ended(self, committable_offset: int) -> None:
         """Acknowledge the records below the offset, which need no further flush."""

@@ -671,12 +671,15 @@ class ReplicaManager:
     async def _flush(self, partition: Partition) -> None:
         log = partition.log
         try:
-            again = True
-            while again:
+            is_due = True
+            while is_due:
                 # Records that are appended from here on may not be covered by this flush.
-                end_offset = log.log_end_offset
+                end_offset, leader_epoch = log.log_end_offset, partition.leader_epoch
                 await self._loop.run_in_executor(self._executor, log.flush)
-                again = partition.flushed(end_offset)
+                if partition.leader_epoch == leader_epoch:
+                    partition.flushed(end_offset)
+                # Otherwise the records of that epoch may have been replaced by unflushed ones.
+                is_due = partition.flush_due_offset > 0
         except (OSError, KafkaError) as error:
             logger.error(
                 "flushing %s failed: %s. Its requests get KAFKA_STORAGE_ERROR until the broker is "
