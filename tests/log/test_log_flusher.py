@@ -188,6 +188,7 @@ def test_a_start_after_a_crash_keeps_a_batch_that_a_leader_sent_from_far_away(
     manager.maintain(NOW_MS)
     batch = batch_of([b"2"])
     batch[:8] = (2**33).to_bytes(8, "big")
+    batch[12:16] = bytes(4)  # the leader epoch
     log.append_as_follower(memoryview(batch), 0, now_ms=NOW_MS)
     assert log.segments.bases == [0, 1, 2**33]
     manager.close(clean=False)
