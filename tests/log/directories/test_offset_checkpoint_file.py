@@ -86,6 +86,26 @@ def test_a_removal_makes_no_system_call(tmp_path: Path) -> None:
     assert content(tmp_path) == {T0: 1, T1: 2}
 
 
+def test_a_removal_copies_nothing_and_does_not_change_a_write_in_progress(tmp_path: Path) -> None:
+    """Many logs are removed one after the other: a copy for each would be quadratic."""
+    files = HeldFiles()
+    file = opened(tmp_path, files)
+    file.write(lambda: {T0: 1, T1: 2})
+    offsets = file.offsets
+    file.remove({T1})
+    assert file.offsets is offsets
+    collected = {T0: 1, T1: 3}
+    thread = in_thread(file, files, collected)
+    file.remove({T1})
+    assert collected == {T0: 1, T1: 3}
+    files.may_sync.set()
+    thread.join()
+    assert content(tmp_path) == {T0: 1, T1: 3}
+    assert file.removes(T1)
+    file.write_removals()
+    assert content(tmp_path) == file.offsets == {T0: 1}
+
+
 def test_the_loop_does_not_wait_for_a_write_that_waits_for_the_disk(tmp_path: Path) -> None:
     files = HeldFiles()
     file = opened(tmp_path, files)

@@ -407,7 +407,7 @@ class LogManager:
             _logger.warning(
                 "%s. The start continues without this checkpoint and reads more of the logs", error
             )
-        return file.offsets
+        return dict(file.offsets)
 
     def _forget_lost_partitions(self, log_dir: LogDir, found: Container[TopicPartition]) -> None:
         """Remove the checkpoint entries of partitions whose directories a power cut lost.

@@ -47,9 +47,10 @@ class OffsetCheckpointFile:
         self._name = name
         self.path = f"{directory}/{name}"
         self._closed_path = self.path + CLOSED_SUFFIX
-        self.offsets: Offsets = {}
+        # `remove` changes these two dictionaries. A thread that writes has a copy.
+        self.offsets: dict[TopicPartition, int] = {}
+        self._latest: dict[TopicPartition, int] = {}
         self._lock = threading.Lock()
-        self._latest: Offsets = {}
         self._last_write = 0
         self._renamed_write = 0
         self._renamed_offsets: Offsets = {}
@@ -78,9 +79,10 @@ class OffsetCheckpointFile:
                 self.sync_closed()
             else:
                 unlink_if_exists(self._files, self._closed_path)
-        self.offsets = self._latest = checkpoints.read_offsets(
+        self.offsets = checkpoints.read_offsets(
             self._files, self.path, may_be_empty=self._name == checkpoints.CLEANER_OFFSET_FILE
         )
+        self._latest = dict(self.offsets)
 
     def write(self, collect: Callable[[], Offsets]) -> None:
         """Write and sync the entries that `collect()` returns, unless the file already has them.
@@ -104,17 +106,15 @@ class OffsetCheckpointFile:
         self._replace(updated)
 
     def remove(self, deleted: Iterable[TopicPartition]) -> None:
-        """Remove entries from the next write on. This makes no system call.
+        """Remove entries from the next write on. This makes no system call, and copies nothing.
 
         An entry of 0 is the same as a missing one, and may stay in the file.
         """
         with self._lock:
-            gone = set(deleted)
-            self._removed.update(
-                {each: self._last_write for each in gone if self._latest.get(each)}
-            )
-            self._latest = _without(self._latest, gone)
-            self.offsets = _without(self.offsets, gone)
+            for each in deleted:
+                if self._latest.pop(each, 0):
+                    self._removed[each] = self._last_write
+                self.offsets.pop(each, None)
 
     def removes(self, topic_partition: TopicPartition) -> bool:
         """Return whether a removed entry of this partition is still in the file."""
@@ -137,7 +137,7 @@ class OffsetCheckpointFile:
             if self._closed:
                 return
             self._closed = True
-            offsets = self._latest if collect is None else collect()
+            offsets = dict(self._latest) if collect is None else collect()
         checkpoints.write_new_offsets(self._files, self._closed_path, offsets, sync=False)
 
     def sync_closed(self) -> None:
@@ -153,11 +153,11 @@ class OffsetCheckpointFile:
         with self._lock:
             if self._closed:
                 return
-            offsets = change(self._latest)
+            offsets = dict(change(self._latest))
             is_newest = self._finished_write == self._last_write
             if is_newest and offsets == self.offsets and not self._removed:
                 return
-            self._latest = offsets
+            self._latest = dict(offsets)
             self._last_write += 1
             number = self._last_write
             has_removals = bool(self._removed)
@@ -197,5 +197,5 @@ class OffsetCheckpointFile:
             return True
 
 
-def _without(offsets: Offsets, deleted: Container[TopicPartition]) -> Offsets:
+def _without(offsets: Offsets, deleted: Container[TopicPartition]) -> dict[TopicPartition, int]:
     return {each: offset for each, offset in offsets.items() if each not in deleted}
