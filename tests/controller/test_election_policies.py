@@ -8,18 +8,28 @@ import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller.alter_partition import AlterPartition
+from odradek.controller.broker_changes import Policies
 from odradek.controller.cluster_controller import ClusterController
 from odradek.controller.election import ElectionPolicy
-from odradek.controller.election_policies import UNCLEAN, ElectionPolicies
-from odradek.errors import ErrorCode
-from odradek.ids import BrokerId, TopicName
+from odradek.controller.election_policies import (
+    UNCLEAN,
+    ElectionPolicies,
+    check_min_isr,
+    planning_min_isr,
+)
+from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
-from odradek.metadata.image import MetadataImage
+from odradek.metadata.image import BrokerRegistration, MetadataImage
 from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.messages.config_record import ConfigRecord
+from odradek.protocol.messages.feature_level_record import FeatureLevelRecord
+from odradek.protocol.messages.partition_record import PartitionRecord
+from odradek.protocol.messages.topic_record import TopicRecord
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 from tests.controller.cluster_nodes import World
 from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
 from tests.helpers.call_count import count_calls
@@ -237,3 +247,57 @@ def test_e4_safety_records_remove_the_minimum_of_each_broker_and_give_the_cluste
         (ResourceType.BROKER, "2", MIN_ISR, "1"),
     )
     assert policies.safety_records(image) == [ConfigRecord(kind, "2", MIN_ISR, None)]
+
+
+def _no_policies(image: MetadataImage) -> Policies:
+    raise AssertionError("no election is decided")
+
+
+def _with_elr(partitions: int) -> MetadataImage:
+    """Return an image with partitions whose ISR is below the minimum of 2."""
+    delta = MetadataDelta(MetadataImage())
+    topic_id = Uuid(b"a" * 16)
+    delta.replay(TopicRecord(A, topic_id))
+    for number in range(partitions):
+        record = PartitionRecord(
+            number, topic_id, replicas=[1, 2], isr=[1], leader=1, eligible_leader_replicas=[2]
+        )
+        delta.replay(record)
+    delta.brokers.set(BrokerId(1), BrokerRegistration(BrokerId(1), "host", 9092))
+    return delta.apply(MetadataProvenance(BrokerId(1), 1, 1))
+
+
+def test_e4_configs_other_than_the_minimum_change_no_partition() -> None:
+    kind = int(ResourceType.TOPIC)
+    records = [ConfigRecord(kind, A, UNCLEAN, "true"), FeatureLevelRecord("group.version", 1)]
+    planning = planning_min_isr(_with_elr(1), records, _no_policies)
+    assert run_to_completion(planning) == []
+
+
+def test_e4_lowered_minimum_clears_each_elr_in_time_slices() -> None:
+    image = _with_elr(4 * ELEMENTS_PER_SLICE)
+    lowered = ConfigRecord(int(ResourceType.TOPIC), A, MIN_ISR, "1")
+    policies = ElectionPolicies(BrokerConfig({"node.id": "1", MIN_ISR: "2"}))
+    planning = planning_min_isr(image, [lowered], policies.of)
+    slices = 0
+    try:
+        while True:
+            next(planning)
+            slices += 1
+    except StopIteration as ended:
+        records = ended.value
+    assert slices >= 4
+    assert len(records) == 4 * ELEMENTS_PER_SLICE
+    assert all(each.eligible_leader_replicas == [] for each in records)
+
+
+def test_e4_operation_on_the_minimum_of_a_broker_is_refused_among_others() -> None:
+    """It changes nothing, because the broker has no minimum of its own."""
+    ops = (
+        ConfigOp("log.cleaner.threads", OpType.SET, "2"),
+        ConfigOp(MIN_ISR, OpType.DELETE, None),
+    )
+    change = ConfigChange(ResourceType.BROKER, "1", ops)
+    with pytest.raises(KafkaError) as raised:
+        check_min_isr(change, {}, {"log.cleaner.threads": "2"})
+    assert raised.value.code is ErrorCode.INVALID_CONFIG

@@ -339,6 +339,17 @@ def test_second_poll_of_a_broker_counts_once_for_the_limit() -> None:
     assert not again.done
 
 
+def test_cancelled_poll_does_not_count_for_the_limit() -> None:
+    feed = Feed()
+    first = feed.poll(10, broker=1)
+    feed.poll(10, broker=2).cancel()
+    for broker in range(3, POLLS_WAITING_MAX + 2):
+        feed.poll(10, broker=broker)
+    assert not first.done
+    feed.poll(10, broker=2)
+    assert first.done
+
+
 def test_size_of_a_response_has_the_limit_of_the_request() -> None:
     feed = Feed(log_bytes_max=10_000_000)
     for level in (1, 0, 1):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from odradek.client.connection import TooManyRequests
 from odradek.config.broker import BrokerConfig
 from odradek.controller.feed_server import FeedServer
 from odradek.environment.clock import ManualClock
@@ -25,6 +26,7 @@ from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.image_records import compared, difference, image_records, partition_change
 from odradek.metadata.records import InvalidRecord, encode_record
 from odradek.protocol.codec import Message
+from odradek.protocol.errors import UnencodableMessage
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.metadata_feed_response import (
     FeedDelta,
@@ -485,6 +487,39 @@ def test_last_heard_is_the_time_of_the_last_valid_response(follower: Follower) -
     follower.exchange(controller, no_controller)
     follower.respond(TimeoutError("late"))
     assert follower.client.last_heard_ms == 10
+
+
+def test_own_responses_are_not_heard_from_other_brokers(follower: Follower) -> None:
+    """A broker that is the controller itself must notice that it is isolated."""
+    follower.clock.advance(5)
+    follower.start()
+    follower.clock.advance(5)
+    follower.level_with(Controller(7, topics(1)))
+    assert (follower.client.last_heard_ms, follower.client.others_heard_ms) == (10, 5)
+    follower.clock.advance(5)
+    follower.level_with(Controller(8, topics(1)))
+    assert (follower.client.last_heard_ms, follower.client.others_heard_ms) == (15, 15)
+
+
+def _delay_ms(follower: Follower, error: Exception) -> int:
+    """Return the time until the client sends its request again."""
+    ((_, result),) = follower.channel.pending
+    follower.channel.pending.clear()
+    begin = follower.loop.time()
+    result.fail(error)
+    while not follower.channel.pending:
+        follower.advance(0.001)
+    return round((follower.loop.time() - begin) * 100) * 10
+
+
+def test_delay_after_failures_doubles_up_to_a_limit(follower: Follower) -> None:
+    follower.start()
+    errors = [OSError("a"), TimeoutError("b"), TooManyRequests("c"), UnencodableMessage("d")]
+    delays = [_delay_ms(follower, error) for error in (*errors, *errors, *errors)]
+    assert delays == [50, 100, 200, 400, 800, *[1_000] * 7]
+    assert follower.channel.disconnected == 3, "after each timeout"
+    follower.exchange(Controller(3, topics(1)))
+    assert _delay_ms(follower, OSError("again")) == 50
 
 
 def test_dynamic_configs_are_in_effect_before_the_subscribers_run(follower: Follower) -> None:
