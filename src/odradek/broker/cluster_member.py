@@ -45,7 +45,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import inter_broker_listener
 from odradek.controller.broker_requests import BrokerRequests
 from odradek.controller.cluster_controller import ClusterController
-from odradek.controller.loading import MetadataChanged, load, prepare
+from odradek.controller.loading import MetadataChanged, check_prepared, load, prepare
 from odradek.controller.store_move import MOVE, move, moving_id
 from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode, KafkaError
@@ -269,7 +269,8 @@ class ClusterMember(ClusterMembership):
         found = await self._store_cluster_id()
         moving = await moving_id(self._store)
         admitted = admission(directories, found, self._settings.chroot, moving)
-        if admitted is Admission.JOIN:
+        if found is not None:
+            await check_prepared(self._store, found)
             await self._check_contents()
         await self.lifecycle.await_id(self._settings.id_timeout_ms)
         await self._store.create_root()  # nothing was written before
@@ -280,7 +281,8 @@ class ClusterMember(ClusterMembership):
             reason = "the metadata of another broker moves into this store. Start again"
             raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
         new_uuid = self._environment.randomness.uuid
-        cluster_id = await prepare(self._store, found or directories.cluster_id, new_uuid)
+        known = found or directories.cluster_id
+        cluster_id = await prepare(self._store, known, new_uuid, completes=False)
         await self.lifecycle.claim_id(self._settings.id_timeout_ms)
         return cluster_id
 

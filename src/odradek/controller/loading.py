@@ -33,6 +33,13 @@ _Header = tuple[Uuid, Sequence[znodes.PartitionReplicas]]
 """The id of a topic, and the replicas of its partitions."""
 
 _PARENTS = (*znodes.PERSISTENT_PATHS, USERS, CLIENTS)
+_WITH_CONTENTS = (
+    znodes.METADATA,  # first: Apache Kafka has the others
+    znodes.CONTROLLER_EPOCH,
+    znodes.PRODUCER_ID_BLOCK,
+    znodes.FEATURES,
+)
+"""Nodes that a cluster has from its first write on. New ones would repeat epochs and ids."""
 PREPARATIONS_MAX = 10
 """Attempts to create the nodes that every store has. Brokers that start together compete."""
 
@@ -56,11 +63,52 @@ class LoadedMetadata(NamedTuple):
     unfinished: Sequence[TopicImage] = ()
 
 
+def fixed_nodes(cluster_id: str) -> dict[str, bytes]:
+    """Return the nodes that every store has with their first contents, parents first."""
+    return {
+        **dict.fromkeys(_PARENTS, b""),
+        znodes.CLUSTER_ID: znodes.encode({"version": "1", "id": cluster_id}),
+        znodes.FEATURES: znodes.encode_features(default_levels()),
+        znodes.CONTROLLER_EPOCH: b"0",
+        znodes.PRODUCER_ID_BLOCK: b"",
+        znodes.METADATA: b"",
+    }
+
+
+async def check_prepared(store: MetadataStore, cluster_id: str) -> None:
+    """Check that a store with a cluster id has the nodes of Odradek that have contents.
+
+    Raises:
+        KafkaError: INCONSISTENT_CLUSTER_ID. It has not, so nothing may be written.
+    """
+    nodes = await store.get_many(_WITH_CONTENTS)
+    missing = [path for path, node in zip(_WITH_CONTENTS, nodes, strict=True) if node is None]
+    _check_contents(cluster_id, missing)
+
+
+def _check_contents(cluster_id: str, missing: Sequence[str]) -> None:
+    lost = [path for path in _WITH_CONTENTS if path in missing]
+    if not lost:
+        return
+    reason = f"Restore {lost[0]} with its contents"
+    if lost[0] == znodes.METADATA:
+        reason = (
+            "It is a cluster of Apache Kafka, or the node was removed. Set zookeeper.connect to an "
+            "empty path of ZooKeeper"
+        )
+    raise KafkaError(
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        f"cluster {cluster_id} in the metadata store has no node {lost[0]}. {reason}",
+    )
+
+
 async def prepare(
     store: MetadataStore,
     cluster_id: str | None,
     new_uuid: Callable[[], Uuid],
     imported: Callable[[], Sequence[Operation]] | None = None,
+    *,
+    completes: bool = True,
 ) -> str:
     """Create the missing nodes that every store has, in one write. Return the cluster id.
 
@@ -70,22 +118,18 @@ async def prepare(
         new_uuid: Returns a random cluster id.
         imported: Returns the first contents of a new store. They are written with the cluster id,
             so a store that has a cluster id is not new.
+        completes: Whether a store that has a cluster id may lack nodes with contents. The single
+            brokers of release 0.1.0 did not create all of them.
 
     Raises:
-        KafkaError: INCONSISTENT_CLUSTER_ID. The store belongs to another cluster.
+        KafkaError: INCONSISTENT_CLUSTER_ID. The store belongs to another cluster, or lacks a node.
     """
     for _ in range(PREPARATIONS_MAX):
-        fresh = znodes.encode({"version": "1", "id": cluster_id or uuid_to_string(new_uuid())})
-        fixed = {
-            **dict.fromkeys(_PARENTS, b""),
-            znodes.CLUSTER_ID: fresh,
-            znodes.FEATURES: znodes.encode_features(default_levels()),
-            znodes.CONTROLLER_EPOCH: b"0",
-            znodes.PRODUCER_ID_BLOCK: b"",
-            znodes.METADATA: b"",
-        }
+        fixed = fixed_nodes(cluster_id or uuid_to_string(new_uuid()))
         nodes = await store.get_many(list(fixed))
         missing = [path for path, node in zip(fixed, nodes, strict=True) if node is None]
+        if not completes and znodes.CLUSTER_ID not in missing:
+            _check_contents(await _cluster_id(store, cluster_id), missing)
         contents = imported() if imported is not None and znodes.CLUSTER_ID in missing else ()
         written = {each.path for each in contents}
         operations = [Create(path, fixed[path]) for path in missing if path not in written]

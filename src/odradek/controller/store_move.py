@@ -29,6 +29,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from odradek.controller.loading import fixed_nodes
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata import znodes
 from odradek.metadata.store.interface import (
@@ -112,10 +113,19 @@ async def move(
     await _begin(target, cluster_id)
     await begun()
     count = await _copy(source, target)
-    last: list[Operation] = [Create(znodes.CLUSTER_ID, node.data), Delete(MOVE)]
-    await target.multi(last)
+    last = await _missing(target, cluster_id)
+    await target.multi([*last, Create(znodes.CLUSTER_ID, node.data), Delete(MOVE)])
     logger.info("moved %d nodes of cluster %s into the metadata store", count + 1, cluster_id)
     return count + 1
+
+
+async def _missing(target: MetadataStore, cluster_id: str) -> list[Create]:
+    """Return the nodes of every store that the single broker of an earlier release did not have."""
+    fixed = fixed_nodes(cluster_id)
+    del fixed[znodes.CLUSTER_ID]
+    nodes = await target.get_many(list(fixed))
+    found = zip(fixed.items(), nodes, strict=True)
+    return [Create(path, data) for (path, data), node in found if node is None]
 
 
 def _refusal(reason: str) -> KafkaError:
