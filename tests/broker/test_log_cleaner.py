@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from odradek.broker import log_cleaner
 from odradek.broker.broker import BrokerServer
 from odradek.config.broker import BrokerConfig
 from odradek.ids import TopicPartition
@@ -27,6 +28,7 @@ from odradek.log.file_pool import PooledFile
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, encode_record
+from odradek.slicing import ELEMENTS_PER_SLICE
 from odradek.testing.state import reset
 from tests.log.cleaner.running import append_pairs, pairs_of
 
@@ -130,6 +132,25 @@ _others: set[int] = set()
 def _note_other_processes() -> None:
     _others.clear()
     _others.update(child.pid for child in psutil.Process().children())
+
+
+def test_many_logs_are_examined_in_time_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The selection of the log to clean, and the retention, visit all logs."""
+    ended = []
+
+    async def end_slice() -> None:
+        ended.append(None)
+        await asyncio.sleep(0)
+
+    async def work(server: BrokerServer, _: UnifiedLog) -> None:
+        await server.create_topic("many", 2 * ELEMENTS_PER_SLICE)
+        monkeypatch.setattr(log_cleaner, "end_slice", end_slice)
+        assert await server.log_cleaner.clean() == 0
+        assert len(ended) == 2 * 2
+
+    with_server(tmp_path, work, log_cleaner_threads=1)
 
 
 def test_a_dirty_log_is_compacted_and_the_worker_ends(tmp_path: Path, caplog) -> None:

@@ -43,6 +43,7 @@ from odradek.log.cleaner.worker_protocol import (
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
 from odradek.log.residency import NotResident
 from odradek.result_tasks import shielded
+from odradek.slicing import ELEMENTS_PER_SLICE, end_slice
 
 if TYPE_CHECKING:
     from odradek.config.broker import BrokerConfig
@@ -154,7 +155,9 @@ class LogCleaner:
     async def _filthiest(self) -> LogToClean | None:
         manager, now_ms = self._manager, self._clock.time_ms()
         found = []
-        for log in manager.assigned_logs():
+        for count, log in enumerate(manager.assigned_logs(), 1):
+            if not count % ELEMENTS_PER_SLICE:
+                await end_slice()
             if not log.config.cleanup_compact or len(log.segments) < 2:
                 continue
             if log.topic_partition in manager.cleaning:
@@ -193,7 +196,9 @@ class LogCleaner:
         ``compact,delete``, those past their retention.
         """
         now_ms = self._clock.time_ms()
-        for log in self._manager.assigned_logs():
+        for count, log in enumerate(self._manager.assigned_logs(), 1):
+            if not count % ELEMENTS_PER_SLICE:
+                await end_slice()
             if not log.config.cleanup_compact or len(log.segments) < 2 or log.log_dir.offline:
                 continue
             try:
