@@ -32,7 +32,11 @@ class Broker:
     """Broker 1 of a cluster, with a topic whose partitions it leads in epoch 5."""
 
     def __init__(
-        self, logs: LogManager, executor: Executor, partitions: int, config: LogConfig
+        self,
+        logs: LogManager,
+        executor: Executor,
+        partitions: int,
+        config: LogConfig = LogConfig(),  # noqa: B008
     ) -> None:
         self.cluster = Cluster()
         self.executor = executor

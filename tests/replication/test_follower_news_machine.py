@@ -28,7 +28,7 @@ from tests.replication.cluster_fakes import (
     B,
     replication_of,
 )
-from tests.replication.test_follower_fetch import Broker
+from tests.replication.leader_broker import Broker
 
 PARTITIONS = 3
 NUMBERS = range(PARTITIONS)
@@ -47,6 +47,7 @@ operations = st.lists(
         st.tuples(st.just("fence"), replicas),
         st.tuples(st.just("commit"), st.booleans()),
         st.tuples(st.just("elect"), st.none()),
+        st.tuples(st.just("reconnect"), replicas),
         st.tuples(st.just("settle"), st.none()),
         st.tuples(st.just("idle"), st.sampled_from([(A,), (B,), (A, B)])),
     ),
@@ -203,8 +204,12 @@ class Machine:
         for image in images:
             self.oracle.elect(image, self.end(image.partition))
         for replica in FOLLOWERS:
-            self.open(replica)
-            self.requested[replica] = dict.fromkeys(NUMBERS, -1)
+            self.reconnect(replica)
+
+    def reconnect(self, replica: BrokerId) -> None:
+        """Close the session of a follower and begin another one, which has not fetched yet."""
+        self.open(replica)
+        self.requested[replica] = dict.fromkeys(NUMBERS, -1)
 
     def settle(self, _: None) -> None:
         """Let both followers reach the log ends."""
@@ -276,6 +281,17 @@ def test_follower_that_caught_up_while_its_removal_was_pending_joins_again() -> 
         ("fetch", B),
         ("commit", True),
         ("fetch", B),
+    ]
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.run(run(operations, executor))
+
+
+def test_i1_follower_whose_session_was_closed_was_caught_up_at_its_last_fetch() -> None:
+    operations: list[tuple[str, Any]] = [
+        ("idle", (A, B)),
+        ("reconnect", A),
+        ("append", 1),
+        ("check", None),
     ]
     with ThreadPoolExecutor(1) as executor:
         asyncio.run(run(operations, executor))

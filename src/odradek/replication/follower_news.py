@@ -128,8 +128,8 @@ class FollowerNews:
 
     def forget(self, target: SessionTarget) -> None:
         """Stop watching a target, which leaves the session."""
-        self._changed.pop(target, None)
         self.watch(target, None)
+        self._changed.pop(target, None)
 
     def close(self) -> None:
         """Stop watching for good, in time slices, and complete the delayed fetch."""
@@ -149,6 +149,10 @@ class FollowerNews:
         return Result(None)
 
     def _unwatch(self, target: SessionTarget, partition: Partition) -> None:
+        replication = partition.replication
+        if replication is not None and target not in self._changed:
+            # The next session may visit the partition only after the log end has moved.
+            replication.state.follower_was_idle(self.replica_id, self.last_fetch_ms)
         partition.unwatch_follower(self)
         del self._partitions[target], self._targets[partition]
 
