@@ -161,7 +161,9 @@ class FetchPlanMachine(RuleBasedStateMachine):
     @rule(delay_ms=st.integers(1, SETTINGS.backoff_ms))
     def wait(self, delay_ms: int) -> None:
         self.now_ms += delay_ms
-        self.plan.wake(self.now_ms)
+        for replica in self.plan.wake(self.now_ms):
+            assert replica.key not in self.plan.catch_up and replica.key not in self.plan.in_sync
+            self.plan.resume(replica)
         assert self.plan.wake_ms is None or self.plan.wake_ms > self.now_ms
 
     # --- requests and responses ---
@@ -427,8 +429,10 @@ def test_stopped_replica_is_not_fetched_after_its_backoff() -> None:
     plan.back_off(other, 40)
     plan.stop(stopped)
     assert plan.wake_ms == 40 + SETTINGS.backoff_ms
-    plan.wake(1_000)
+    assert plan.wake(1_000) == [other]
     assert stopped.phase is ReplicaPhase.STOPPED
+    assert not plan.catch_up.fetched
+    plan.resume(other)
     assert list(plan.catch_up.fetched.values()) == [other]
     assert plan.wake_ms is None
 

@@ -13,6 +13,9 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID
+from odradek.protocol.fetch_session import FINAL_EPOCH
+from odradek.protocol.messages.fetch_response import PartitionData
+from odradek.records.batch_run import BATCHES_A_RUN_MAX
 from odradek.replication.fetch_plan import CATCH_UP_BYTES_MAX, CATCH_UP_WAIT_MAX_MS
 from odradek.replication.replica_fetcher import FLUSH_ATTEMPTS_MAX
 from tests.helpers.faulty_files import FaultyFiles
@@ -23,11 +26,13 @@ from tests.replication.scripted_leader import (
     LEADER_EPOCH,
     SETTINGS,
     Follower,
+    after_truncation,
     append,
     batches,
     bytes_of,
     diverging,
     failed,
+    look_up,
     nothing,
     records,
     registration,
@@ -232,6 +237,123 @@ def test_flush_precedes_the_next_fetch_of_a_replica_that_moves(tmp_path: Path) -
         assert [(each.partition, each.fetch_offset) for each in it.in_sync.partitions] == [(1, 1)]
 
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+def fetched_offsets(it: Follower) -> list[int]:
+    """Return the offsets of the fetches in flight."""
+    asked = [each for channel in it.channels for each in channel.asked]
+    topics = [topic for each in asked for topic in each.request.topics]
+    return [each.fetch_offset for topic in topics for each in topic.partitions]
+
+
+async def back_off(it: Follower) -> None:
+    """Let the backoffs of the replicas and connections pass. Close the sessions without them."""
+    for _ in range(4):
+        for channel in it.channels:
+            if channel.asked and channel.fetch.session_epoch == FINAL_EPOCH:
+                channel.answer(session_id=0)
+        it.timers.advance(SETTINGS.backoff_ms)
+        await asyncio.sleep(0)
+
+
+def test_flush_precedes_a_fetch_between_two_slices_of_a_replica_that_moves(tmp_path: Path) -> None:
+    """The first slice has appended records when the other connection sends its next request."""
+
+    async def test(it: Follower) -> None:
+        first, moving = it.partition(0), it.partition(1)
+        it.follow_in_sync(first)
+        it.catch_up.answer(session_id=0)
+        it.follow(moving)
+        it.catch_up.answer(nothing(1))
+        it.catch_up.answer(records(1, batches(0, 5_500)))
+        assert 0 < moving.log.log_end_offset < 5_500
+        it.in_sync.answer()
+        assert it.in_sync.partitions == []
+        await until(lambda: bool(it.executor.held))
+        it.release()
+        await until(lambda: bool(it.catch_up.asked))
+        assert moving.log.recovery_point == 5_500
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+@pytest.mark.parametrize("cause", ["invalid records", "full disk", "malformed response"])
+def test_flush_precedes_the_next_fetch_after_an_error(tmp_path: Path, cause: str) -> None:
+    """The error follows records that were appended and not flushed."""
+    files = FaultyFiles()
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        await back_off(it)
+        it.in_sync.answer(records(0, batches(0, 1)))
+        it.release()
+        await until(lambda: bool(it.in_sync.asked))
+        end = 1 + BATCHES_A_RUN_MAX
+        run, rest = batches(1, BATCHES_A_RUN_MAX), bytearray(batches(end, 1))
+        if cause == "malformed response":
+            it.in_sync.answer(records(0, run), nothing(99))
+        else:
+            if cause == "full disk":
+                files.space_left = len(run)
+            else:
+                rest[-1] ^= 1
+            it.in_sync.answer(records(0, run + rest))
+        assert partition.log.log_end_offset == end
+        files.space_left = None
+        await back_off(it)
+        assert fetched_offsets(it) == []
+        it.release()
+        await back_off(it)
+        assert partition.log.recovery_point == end
+        assert fetched_offsets(it) == [end]
+
+    run_follower(tmp_path, test, files=files, config=LogConfig(flush_messages=1))
+
+
+def test_error_of_a_flush_that_is_a_bug_does_not_end_the_fetches(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(each) for each in range(2)]
+        it.follow_in_sync(*partitions)
+        await back_off(it)
+        it.in_sync.answer(*(records(each, batches(0, 1)) for each in range(2)))
+        (failing, _), _ = it.executor.held
+        it.executor.held = it.executor.held[1:]
+        failing.set_exception(RuntimeError("a bug"))
+        await until(lambda: it.timers.armed > 0)
+        assert fetched_offsets(it) == []
+        it.release()
+        await back_off(it)
+        it.release()
+        await until(lambda: all(each.log.recovery_point == 1 for each in partitions))
+        await back_off(it)
+        fetched = fetched_offsets(it)
+        it.catch_up.answer()  # the partitions were flushed one after the other
+        assert fetched + fetched_offsets(it) == [1, 1]
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+@pytest.mark.parametrize("paused", [diverging(0, 2, 1), failed(0, ErrorCode.OFFSET_OUT_OF_RANGE)])
+def test_malformed_response_does_not_end_the_fetches_of_partitions_that_it_pauses(
+    tmp_path: Path, paused: PartitionData
+) -> None:
+    """It costs the connection, never state."""
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        it.catch_up.answer(paused, nothing(99))
+        assert not partition.log.is_truncating
+        await back_off(it)
+        assert fetched_offsets(it) == [4]
+        it.catch_up.answer(paused)
+        if paused.error_code:
+            await look_up(it, {0: (0, 1)})
+        assert (await after_truncation(it)).fetch_offset == 1
+
+    run_follower(tmp_path, test)
 
 
 def test_flush_of_recovered_records_precedes_the_first_fetch(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class FetchPlan:
 
     def resume(self, replica: FollowedReplica) -> None:
         """Fetch a replica that is new or was paused."""
-        assert replica.phase in (ReplicaPhase.PAUSED, ReplicaPhase.BACKING_OFF)
+        assert replica.phase is ReplicaPhase.PAUSED
         replica.phase = ReplicaPhase.FETCHING
         self._new[replica.key] = None
         self.catch_up.add(replica)
@@ -111,10 +111,14 @@ class FetchPlan:
             waiting.popleft()  # it was stopped
         return waiting[0][0] if waiting else None
 
-    def wake(self, now_ms: float) -> None:
-        """Fetch the replicas again whose backoff is over."""
+    def wake(self, now_ms: float) -> list[FollowedReplica]:
+        """Return the replicas whose backoff is over. They are paused until `resume`."""
+        woken = []
         while (wake_ms := self.wake_ms) is not None and wake_ms <= now_ms:
-            self.resume(self._backing_off.popleft()[1])
+            replica = self._backing_off.popleft()[1]
+            replica.phase = ReplicaPhase.PAUSED
+            woken.append(replica)
+        return woken
 
     # --- requests ---
 

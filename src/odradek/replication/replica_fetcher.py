@@ -23,13 +23,14 @@ A partition in a response has:
 - An I/O error of the log: stop the partition with KAFKA_STORAGE_ERROR.
 
 A response of an earlier position or epoch changes nothing (rule F11). A response that does not
-belong to the session costs the connection.
+belong to the session costs the connection. The replicas that it has paused before back off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
@@ -183,11 +184,15 @@ class _Connection:
 
 
 class _FollowUp(NamedTuple):
-    """The work that is left when all partitions of a response were visited."""
+    """The work that is left when all partitions of a response were visited.
 
-    diverging: list[tuple[FollowedReplica, EpochEndOffset | UnexpectedAppendOffset]]
+    An entry is removed when its work has begun, or, for a flush, when it has ended. The replicas of
+    the remaining entries are not fetched, so an error must not lose them.
+    """
+
+    diverging: deque[tuple[FollowedReplica, EpochEndOffset | UnexpectedAppendOffset]]
     out_of_range: list[FollowedReplica]
-    unflushed: list[tuple[FollowedReplica, int, int]]
+    unflushed: dict[FollowedReplica, tuple[int, int]]
     """With the generation and the leader's high watermark."""
 
 
@@ -215,8 +220,7 @@ class ReplicaFetcher:
     def add(self, replica: FollowedReplica) -> None:
         """Fetch a replica, unless its log is truncated at the moment."""
         self.replicas[replica] = None
-        if not replica.log.is_truncating:
-            self._begin(replica)
+        self._begin(replica)
 
     def truncated(self, replica: FollowedReplica) -> None:
         """Fetch a replica whose log was truncated, unless it was added after that."""
@@ -225,12 +229,16 @@ class ReplicaFetcher:
             self.fetch()
 
     def _begin(self, replica: FollowedReplica) -> None:
-        """Fetch a replica from its log end, after a flush if `flush.messages` requires that.
+        """Fetch a replica from its log end as soon as its log permits it.
 
-        A recovery has found the unflushed records, or an earlier leader has sent them. The offset
-        of a fetch says that they are on the disk.
+        Every fetch of a new or paused replica begins here. The end of a truncation begins it again.
+        Otherwise the log is flushed first if `flush.messages` requires that, because the offset of
+        a fetch says that the records below are on the disk. A recovery has found the unflushed
+        records, an earlier leader has sent them, or an error followed them in a response.
         """
         log = replica.log
+        if log.is_truncating:
+            return
         if log.unflushed_messages >= log.config.flush_messages:
             self._flush_first(replica, 1)
         else:
@@ -350,7 +358,8 @@ class ReplicaFetcher:
     def _wake(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        self._plan.wake(now_ms)
+        for replica in self._plan.wake(now_ms):
+            self._begin(replica)
         for connection in self._connections:
             if connection.retry_ms is not None and connection.retry_ms <= now_ms:
                 connection.retry_ms = None
@@ -409,7 +418,7 @@ class ReplicaFetcher:
         connection.failures += 1
         self._retry_later(connection, delay_ms)
 
-    def _apply(
+    def _apply(  # noqa: C901 - calls are what this path costs
         self, connection: _Connection, response: FetchResponse
     ) -> Generator[Pause, None, Result[None]]:
         """Apply a response in time slices. Each partition is checked in its slice."""
@@ -419,32 +428,36 @@ class ReplicaFetcher:
             self._session_refused(connection, response.error_code)
             return _DONE
         self._plan.responded(session)
-        now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp([], [], [])
-        for topic in response.responses:
-            for data in topic.partitions:
-                if cost >= SLICE_COST_MAX:
-                    cost = 0
-                    yield None
-                sent = session.sent(topic.topic_id, data.partition_index)
-                replica, records = sent.replica, data.records
-                cost += PARTITION_COST
-                if not sent.is_current():
-                    session.changed(replica.key)
-                elif data.error_code or data.diverging_epoch is not None or not records:
-                    self._without_records(sent, data, follow_up)
-                else:
-                    assert isinstance(records, memoryview)
-                    info = self._append(replica, records, now_ms, data, follow_up)
-                    if info is not None:
-                        cost += info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
-                        if info.size_bytes < len(records):
-                            rest = self._append_rest(
-                                replica, records, info, now_ms, data, follow_up, cost
-                            )
-                            info, cost = yield from rest
-                    self._appended(session, replica, data, info, follow_up)
-        if any(follow_up):
-            yield from self._follow_up(follow_up, cost)
+        now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp(deque(), [], {})
+        try:
+            for topic in response.responses:
+                for data in topic.partitions:
+                    if cost >= SLICE_COST_MAX:
+                        cost = 0
+                        yield None
+                    sent = session.sent(topic.topic_id, data.partition_index)
+                    replica, records = sent.replica, data.records
+                    cost += PARTITION_COST
+                    if not sent.is_current():
+                        session.changed(replica.key)
+                    elif data.error_code or data.diverging_epoch is not None or not records:
+                        self._without_records(sent, data, follow_up)
+                    else:
+                        assert isinstance(records, memoryview)
+                        info = self._append(session, replica, records, now_ms, data, follow_up)
+                        if info is not None:
+                            cost += info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
+                            if info.size_bytes < len(records):
+                                rest = self._append_rest(
+                                    session, replica, records, info, now_ms, data, follow_up, cost
+                                )
+                                info, cost = yield from rest
+                        self._appended(replica, data, info, follow_up)
+            if any(follow_up):
+                yield from self._follow_up(follow_up, cost)
+        except BaseException:
+            self._not_followed_up(follow_up)
+            raise
         connection.failures = 0
         return _DONE
 
@@ -484,17 +497,25 @@ class ReplicaFetcher:
 
     def _append(
         self,
+        session: FetchSessionHandler,
         replica: FollowedReplica,
         records: memoryview,
         now_ms: int,
         data: PartitionData,
         follow_up: _FollowUp,
     ) -> FollowerAppendInfo | None:
-        """Append the first run of the records. Return None if they are refused."""
+        """Append the first run of the records. Return None if they are refused.
+
+        If the log must be flushed, no session fetches from the new log end before that.
+        """
         if len(records) > RUN_BYTES_MAX:
             records = records[: max(RUN_BYTES_MAX, _first_size(records))]
         try:
-            return replica.log.append_as_follower(records, replica.leader_epoch, now_ms=now_ms)
+            info = replica.log.append_as_follower(records, replica.leader_epoch, now_ms=now_ms)
+            if info.must_flush and replica not in follow_up.unflushed:
+                self._plan.hold(replica, session)
+                follow_up.unflushed[replica] = (replica.generation, data.high_watermark)
+            return info
         except UnexpectedAppendOffset as error:
             log = replica.log
             if begins_inside_batch(log.log_start_offset, log.log_end_offset, data.log_start_offset):
@@ -508,6 +529,7 @@ class ReplicaFetcher:
 
     def _append_rest(
         self,
+        session: FetchSessionHandler,
         replica: FollowedReplica,
         records: memoryview,
         info: FollowerAppendInfo,
@@ -532,7 +554,7 @@ class ReplicaFetcher:
                 yield
                 if replica.generation != generation or log.log_end_offset != info.log_end_offset:
                     return None, cost
-            appended = self._append(replica, records, now_ms, data, follow_up)
+            appended = self._append(session, replica, records, now_ms, data, follow_up)
             if appended is None:
                 return None, cost
             info = appended
@@ -540,7 +562,6 @@ class ReplicaFetcher:
 
     def _appended(
         self,
-        session: FetchSessionHandler,
         replica: FollowedReplica,
         data: PartitionData,
         info: FollowerAppendInfo | None,
@@ -550,10 +571,7 @@ class ReplicaFetcher:
         plan = self._plan
         if info is not None:
             replica.partition.follower_appended(data.high_watermark, data.log_start_offset)
-            if info.must_flush:
-                plan.hold(replica, session)
-                follow_up.unflushed.append((replica, replica.generation, data.high_watermark))
-            else:
+            if replica not in follow_up.unflushed:
                 plan.fetched(replica, data.high_watermark, has_records=True)
         elif replica.phase is not ReplicaPhase.FETCHING:
             return
@@ -589,15 +607,26 @@ class ReplicaFetcher:
             cost = yield from self._truncate(work.diverging, cost)
         if work.out_of_range:
             self._look_up(work.out_of_range)
+            work.out_of_range.clear()
         if work.unflushed:
             yield from self._flush(work.unflushed, cost)
 
+    def _not_followed_up(self, work: _FollowUp) -> None:
+        """Fetch the replicas again after a delay whose work an error prevented."""
+        paused = (*(replica for replica, _ in work.diverging), *work.out_of_range)
+        waiting = [each for each in paused if each.phase is ReplicaPhase.PAUSED]
+        for replica, (generation, _) in work.unflushed.items():
+            if replica.generation == generation:
+                waiting.append(replica)
+        for replica in waiting:
+            self._back_off(replica, ErrorCode.UNKNOWN_SERVER_ERROR, "an error of the response")
+
     def _flush(
-        self, unflushed: list[tuple[FollowedReplica, int, int]], cost: int
+        self, unflushed: dict[FollowedReplica, tuple[int, int]], cost: int
     ) -> Generator[Pause, None, None]:
         """Flush the logs at the same time. The connection sends nothing before all are flushed."""
         parts, plan, flushes = self._parts, self._plan, []
-        for replica, generation, high_watermark in unflushed:
+        for replica, (generation, high_watermark) in unflushed.items():
             if cost >= SLICE_COST_MAX:
                 cost = 0
                 yield None
@@ -608,19 +637,20 @@ class ReplicaFetcher:
             if not flush.done():
                 yield flush
             error = flush.exception()
+            if error is not None and not isinstance(error, KafkaError):
+                raise error
+            del unflushed[replica]
             if replica.generation != generation:
                 continue
             if error is None:
                 plan.fetched(replica, high_watermark, has_records=True)
-            elif isinstance(error, KafkaError):
+            else:
                 plan.pause(replica)
                 self._flush_failed(replica, 1, error)
-            else:
-                raise error
 
     def _truncate(
         self,
-        diverging: list[tuple[FollowedReplica, EpochEndOffset | UnexpectedAppendOffset]],
+        diverging: deque[tuple[FollowedReplica, EpochEndOffset | UnexpectedAppendOffset]],
         cost: int,
     ) -> Generator[Pause, None, int]:
         """Truncate the logs that diverged from the leader's, those of a time slice together.
@@ -630,19 +660,23 @@ class ReplicaFetcher:
         """
         truncations = LogTruncations()
         truncated: list[Partition] = []
-        for replica, cause in diverging:
-            if cost >= SLICE_COST_MAX:
-                cost = 0
-                if truncated:
-                    self._parts.truncations.start(truncations, truncated)
-                    truncations, truncated = LogTruncations(), []
-                yield None
-            cost += TRUNCATION_COST
-            # It may have been stopped in the meantime.
-            if replica.phase is ReplicaPhase.PAUSED and self._cut(replica, cause, truncations):
-                truncated.append(replica.partition)
-        if truncated:
-            self._parts.truncations.start(truncations, truncated)
+        try:
+            while diverging:
+                if cost >= SLICE_COST_MAX:
+                    cost = 0
+                    if truncated:
+                        self._parts.truncations.start(truncations, truncated)
+                        truncations, truncated = LogTruncations(), []
+                    yield None
+                cost += TRUNCATION_COST
+                replica, cause = diverging[0]
+                # It may have been stopped in the meantime.
+                if replica.phase is ReplicaPhase.PAUSED and self._cut(replica, cause, truncations):
+                    truncated.append(replica.partition)
+                diverging.popleft()
+        finally:
+            if truncated:
+                self._parts.truncations.start(truncations, truncated)
         return cost
 
     def _cut(
