@@ -51,9 +51,11 @@ from odradek.controller.plan import Planning
 from odradek.controller.take_over import (
     Elected,
     contend,
+    find_other,
     owns_controller,
     read_brokers,
     read_metadata,
+    resign,
 )
 from odradek.environment.clock import Clock
 from odradek.environment.randomness import Randomness
@@ -104,7 +106,11 @@ class ControllerSettings:
         session_timeout_ms: ``broker.session.timeout.ms``: time without a poll of the feed after
             which a broker is fenced.
         apply_timeout_ms: Limit of the wait until this broker and the leaders have applied a change.
-        retry_ms: Delay before a take-over that has failed is tried again.
+        retry_ms: Delay before an election that has failed is tried again.
+        resigned_wait_ms: Time that a broker whose last take-over failed leaves to the other
+            brokers, before it contends. Each further failure doubles it. A random part of up to the
+            same length is added, so that such brokers do not contend at the same time.
+        resigned_wait_max_ms: Upper bound without the random part.
         balances_leaders: ``auto.leader.rebalance.enable``.
         imbalance_percentage: ``leader.imbalance.per.broker.percentage`` of Kafka before 4.0.
         balance_interval_ms: ``leader.imbalance.check.interval.seconds``.
@@ -115,6 +121,8 @@ class ControllerSettings:
     session_timeout_ms: float = 9_000
     apply_timeout_ms: float = 5_000
     retry_ms: float = 1_000
+    resigned_wait_ms: int = 1_000
+    resigned_wait_max_ms: int = 16_000
     balances_leaders: bool = True
     imbalance_percentage: int = 10
     balance_interval_ms: float = 300_000
@@ -182,6 +190,9 @@ class ClusterController:
         self._listeners: list[Callable[[], None]] = []
         self._is_started = False
         self._must_load = False
+        self._elected: Elected | None = None
+        """The last election that this broker has won."""
+        self._failed_terms = 0
         self.controller_id = NO_LEADER
         """The controller as ``/controller`` names it. -1: it is not known."""
         self.others_polled_ms = -math.inf
@@ -271,7 +282,11 @@ class ClusterController:
         self._events.append_internal(run)
 
     async def _run(self, event: Callable[[], Awaitable[None]]) -> None:
-        """Run an event of the controller itself. After a failure, begin again with an election."""
+        """Run an event of the controller itself. After a failure, begin again with an election.
+
+        A broker that cannot take over, or has a defect, leaves the next term to another broker.
+        """
+        must_resign = not self.is_active
         try:
             await event()
             return
@@ -295,7 +310,13 @@ class ClusterController:
             )
             self._must_load = True
             self._end_term("an event of the controller has failed")
-        if self._store.state is SessionState.CONNECTED:
+            must_resign = True
+        if self._store.state is not SessionState.CONNECTED:
+            return
+        if must_resign and self._elected is not None and await resign(self._store, self._elected):
+            self._failed_terms += 1
+            self._queue(self._elect)
+        else:
             self._arm("election", self._settings.retry_ms, self._elect)
 
     async def _request(self, event: Callable[[ControllerTerm], Awaitable[R]]) -> R:
@@ -365,19 +386,40 @@ class ClusterController:
             self._queue(self._elect)
 
     async def _elect(self) -> None:
-        """Become the controller unless another broker is, or check that this one still is."""
+        """Become the controller unless another broker is, or check that this one still is.
+
+        A broker whose last term failed leaves the other brokers some time to contend first.
+        """
         if self._store.state is not SessionState.CONNECTED:
             return
         if self._term is not None:
             if await owns_controller(self._store, self._on_watch):
                 return
             self._end_term("Another broker is the controller.")
+        if self._failed_terms and await find_other(self._store, self._on_watch) is None:
+            if self.controller_id != NO_LEADER:
+                self._changed(NO_LEADER)
+            if "contention" not in self._armed:
+                self._arm("contention", self._resigned_wait_ms(), self._contend)
+            return
+        await self._contend()
+
+    def _resigned_wait_ms(self) -> int:
+        settings = self._settings
+        wait_ms = settings.resigned_wait_ms << min(self._failed_terms - 1, 10)
+        wait_ms = min(wait_ms, settings.resigned_wait_max_ms)
+        return wait_ms + self._randomness.between(0, wait_ms)
+
+    async def _contend(self) -> None:
+        if self._term is not None or self._store.state is not SessionState.CONNECTED:
+            return
         result = await contend(self._store, self._node_id, self._clock.time_ms(), self._on_watch)
         if not isinstance(result, Elected):
             self._changed(result.controller_id)
             if result.controller_id == NO_LEADER:
                 self._arm("election", self._settings.retry_ms, self._elect)
             return
+        self._elected = result
         await self._take_over(result)
 
     async def _take_over(self, elected: Elected) -> None:
@@ -420,6 +462,7 @@ class ClusterController:
         self.feed.begin(term.image)
         term.is_serving = True
         self._must_load = False
+        self._failed_terms = 0
         self._arm_timers()
         logger.info("broker %d is the controller in epoch %d", self._node_id, term.epoch)
         self._changed(self._node_id)

@@ -7,6 +7,10 @@ ephemeral node belongs to one session, and the version of the epoch was raised o
 A broker that still owns ``/controller`` after its connection was broken raises the epoch again, and
 takes over like any other. Its writes with an unknown outcome thereby become facts of the store.
 
+A controller that cannot take over gives ``/controller`` up (Kafka's ``triggerControllerMove``). The
+check of the own epoch keeps it from deleting the node of the next controller, which may have the
+same version.
+
 A session never reads older data than its own writes, so the new controller needs no ``sync``.
 """
 
@@ -23,11 +27,13 @@ from odradek.metadata.store.interface import (
     BadVersionError,
     Check,
     Create,
+    Delete,
     MetadataStore,
     Node,
     NodeExistsError,
     NoNodeError,
     Set,
+    StoreFailure,
     UnknownOutcomeError,
     Watcher,
 )
@@ -70,7 +76,7 @@ async def contend(
     for _ in range(CONTEND_ATTEMPTS_MAX):
         current = await _controller(store, watch)
         if current is not None and current.stat.ephemeral_owner != store.session_id:
-            return Standby(_controller_id(current))
+            return _standby(current)
         epoch = await store.get(znodes.CONTROLLER_EPOCH)
         own: Create | Check = Create(
             znodes.CONTROLLER, znodes.encode_controller(node_id, time_ms), ephemeral=True
@@ -99,12 +105,35 @@ async def _controller(store: MetadataStore, watch: Watcher) -> Node | None:
         return None
 
 
-def _controller_id(node: Node) -> BrokerId:
+async def find_other(store: MetadataStore, watch: Watcher) -> Standby | None:
+    """Return the controller of another session, or None if there is none. Register the watch."""
+    current = await _controller(store, watch)
+    if current is None or current.stat.ephemeral_owner == store.session_id:
+        return None
+    return _standby(current)
+
+
+def _standby(node: Node) -> Standby:
     try:
-        return znodes.decode_controller(node.data)
+        return Standby(znodes.decode_controller(node.data))
     except (ValueError, KeyError, TypeError):
         logger.error("the node %s is not valid: %r", znodes.CONTROLLER, node.data)
-        return NO_LEADER
+        return Standby(NO_LEADER)
+
+
+async def resign(store: MetadataStore, elected: Elected) -> bool:
+    """Delete ``/controller``, so that another broker is elected.
+
+    Returns:
+        Whether the node was deleted. Otherwise it belongs to another election, or the session is
+        not connected and its next election settles the matter.
+    """
+    own_epoch = Check(znodes.CONTROLLER_EPOCH, elected.epoch_version)
+    try:
+        await store.multi([own_epoch, Delete(znodes.CONTROLLER)])
+    except (BadVersionError, NoNodeError, StoreFailure, UnknownOutcomeError):
+        return False
+    return True
 
 
 async def _has_won(store: MetadataStore, raised: Set) -> bool:

@@ -1,0 +1,180 @@
+"""Tests of brokers that are elected and cannot take over: they leave the term to another broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from odradek.controller.broker_changes import Policies
+from odradek.controller.cluster_controller import ClusterController, ControllerSettings
+from odradek.controller.take_over import Elected, Standby, contend, resign
+from odradek.ids import BrokerId
+from odradek.metadata import znodes
+from odradek.metadata.image import MetadataImage
+from odradek.metadata.store.interface import SessionState, WatchEvent
+from odradek.metadata.store.memory import MemoryStore
+from tests.controller.cluster_nodes import Node, World
+from tests.controller.test_cluster_controller import _create, _stable, running
+from tests.controller.test_controller_edges import _LostRequest
+
+
+def _failing(_: MetadataImage) -> Policies:
+    raise RuntimeError("a defect of this broker")
+
+
+@contextmanager
+def _unable(controller: ClusterController) -> Iterator[None]:
+    """Let all take-overs of a controller fail."""
+    policies = controller._policies.of
+    controller._policies.of = _failing  # type: ignore[method-assign]
+    yield
+    controller._policies.of = policies  # type: ignore[method-assign]
+
+
+def _epoch(world: World) -> int:
+    return int(world.ensemble.tree.node(znodes.CONTROLLER_EPOCH).data)
+
+
+def _elect(world: World, node: Node) -> None:
+    """End the session of the active controller, so that `node` is elected next."""
+    active = world.active()
+    assert active is not None
+    assert active is not node
+    others = [each for each in world.nodes.values() if each not in (node, active)]
+    for each in others:
+        world.run(_blocked(world, each, True))
+    world.run(active.kill())
+    epoch = _epoch(world)
+    while _epoch(world) == epoch:
+        world.advance(0.5)
+    for each in others:
+        world.run(_blocked(world, each, False))
+
+
+async def _blocked(world: World, node: Node, is_blocked: bool) -> None:
+    call = world.ensemble.block if is_blocked else world.ensemble.unblock
+    call(node.store.session_id)
+
+
+def _standby(world: World) -> list[Node]:
+    active = world.active()
+    return [node for node in world.nodes.values() if node is not active]
+
+
+def test_broker_that_cannot_take_over_leaves_the_term_to_another_one() -> None:
+    with running() as world:
+        _create(world)
+        unable, able = _standby(world)
+        with _unable(unable.controller):
+            _elect(world, unable)
+            epoch = _epoch(world)
+            world.advance(60)
+            assert world.active() is able
+            assert unable.controller.controller_id == able.id
+            assert _epoch(world) <= epoch + 4
+            _stable(world)
+
+
+def test_broker_whose_term_a_defect_ended_leaves_the_next_one_to_another() -> None:
+    with running() as world:
+        active = world.active()
+        assert active is not None
+
+        async def defect() -> None:
+            raise RuntimeError("a defect in an event")
+
+        async def queue() -> None:
+            active.controller._queue(defect)
+
+        world.run(queue())
+        world.advance(3)
+        assert world.active() not in (None, active)
+        _stable(world)
+
+
+def test_broker_that_is_alone_takes_over_when_it_can_again() -> None:
+    with running(2) as world:
+        (node,) = _standby(world)
+        with _unable(node.controller):
+            _elect(world, node)
+            world.advance(20)
+            assert world.active() is None
+            assert world.ensemble.tree.find(znodes.CONTROLLER) is None
+        world.advance(2 * ControllerSettings().resigned_wait_max_ms / 1000)
+        assert world.active() is node
+        assert node.controller._failed_terms == 0
+
+
+def test_brokers_that_all_fail_contend_ever_more_rarely_and_not_together() -> None:
+    with running() as world:
+        controllers = [node.controller for node in world.nodes.values()]
+        with _unable(controllers[0]), _unable(controllers[1]), _unable(controllers[2]):
+            active = world.active()
+            assert active is not None
+            world.ensemble.expire(active.store.session_id)
+            world.advance(60)
+            waits = {controller._resigned_wait_ms() for controller in controllers}
+            assert len(waits) > 1
+            limit = ControllerSettings().resigned_wait_max_ms
+            assert all(limit <= wait <= 2 * limit for wait in waits)
+            epoch = _epoch(world)
+            world.advance(160)
+            assert 0 < _epoch(world) - epoch <= 3 * 160_000 // limit
+        world.advance(2 * limit / 1000)
+        _stable(world)
+
+
+def _ignore(_: WatchEvent) -> None:
+    pass
+
+
+@pytest.mark.parametrize("is_next_elected", [True, False])
+def test_hazard_3_resignation_never_deletes_the_node_of_the_next_controller(
+    is_next_elected: bool,
+) -> None:
+    """An administrator has deleted /controller. The next node has the same version, 0."""
+    with running(0) as world:
+        own, other = (MemoryStore(world.ensemble, timers=world.timers) for _ in range(2))
+
+        async def scenario() -> None:
+            await own.open()
+            await other.open()
+            await own.create(znodes.CONTROLLER_EPOCH, b"0")
+            elected = await contend(own, BrokerId(1), 0, _ignore)
+            assert isinstance(elected, Elected)
+            await other.delete(znodes.CONTROLLER)
+            if is_next_elected:
+                assert isinstance(await contend(other, BrokerId(2), 0, _ignore), Elected)
+            assert not await resign(own, elected)
+            if is_next_elected:
+                assert await contend(own, BrokerId(1), 0, _ignore) == Standby(BrokerId(2))
+            await own.close()
+            await other.close()
+
+        world.run(scenario())
+
+
+def test_hazard_1_resignation_whose_request_was_lost_keeps_the_node() -> None:
+    """The next election of the session settles the matter, and another resignation works."""
+    with running(0) as world:
+        own = _LostRequest(world.ensemble, timers=world.timers)
+
+        async def scenario() -> None:
+            await own.open()
+            await own.create(znodes.CONTROLLER_EPOCH, b"0")
+            first = await contend(own, BrokerId(1), 0, _ignore)
+            assert isinstance(first, Elected)
+            own.loses = True
+            assert not await resign(own, first)
+            second = await contend(own, BrokerId(1), 0, _ignore)
+            assert isinstance(second, Elected)
+            assert second.epoch == first.epoch + 1
+            assert not await resign(own, first)
+            assert await resign(own, second)
+            await own.close()
+            assert own.state is not SessionState.CONNECTED
+            assert not await resign(own, second)
+
+        world.run(scenario())
