@@ -32,7 +32,7 @@ from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest,
 from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from odradek.protocol.messages.fetch_response import FetchResponse
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
-from odradek.protocol.messages.metadata_request import MetadataRequest
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -361,7 +361,12 @@ def test_topics_are_created_written_read_and_deleted_in_slices(
         runner.run(check_session(server))
         assert len(ended_slices) >= 2 * (PARTITIONS // ELEMENTS_PER_SLICE)
         ended_slices.clear()
-        assert len(runner.run(response_to(server, MetadataRequest(None), 12)).topics) == 1
+        for request in (MetadataRequest(None), MetadataRequest([MetadataRequestTopic(name="t")])):
+            ended_slices.clear()
+            (topic,) = runner.run(response_to(server, request, 12)).topics
+            assert [each.partition_index for each in topic.partitions] == list(range(PARTITIONS))
+            assert len(ended_slices) >= 2 * (PARTITIONS // ELEMENTS_PER_SLICE)
+        ended_slices.clear()
         delete = DeleteTopicsRequest([DeleteTopicState("t")], [], 1000)
         assert runner.run(response_to(server, delete, 6)).responses[0].error_code == 0
         assert len(ended_slices) >= PARTITIONS // ELEMENTS_PER_SLICE

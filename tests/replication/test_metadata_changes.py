@@ -263,7 +263,7 @@ def test_the_change_of_one_partition_leaves_the_leadership_of_others(
     run(work)
 
 
-@pytest.mark.parametrize("topics", [1, 20, 2 * PARTITIONS_APPLIED_A_SLICE])
+@pytest.mark.parametrize("topics", [1, 10, 2 * PARTITIONS_APPLIED_A_SLICE])
 def test_partitions_are_applied_in_time_slices(
     run: Callable[[Work], None], monkeypatch: pytest.MonkeyPatch, topics: int
 ) -> None:

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from odradek.replication.replication_parts import ReplicationParts
 
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
-PARTITIONS_APPLIED_A_SLICE = 50
+PARTITIONS_APPLIED_A_SLICE = 25
 """Changed partitions that are applied in one time slice. A new one costs some 30 microseconds."""
 
 logger = logging.getLogger(__name__)

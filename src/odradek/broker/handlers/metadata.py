@@ -31,8 +31,9 @@ Deviations from Kafka:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from odradek.broker.requests.advertised import broker_address
 from odradek.broker.requests.authorized_operations import (
@@ -41,7 +42,7 @@ from odradek.broker.requests.authorized_operations import (
     TOPIC_OPERATIONS,
 )
 from odradek.broker.requests.context import RequestContext, Services
-from odradek.broker.requests.elements import each
+from odradek.broker.requests.elements import each, each_partition
 from odradek.broker.requests.reachable import ReachableBrokers
 from odradek.broker.requests.topic_creation import create_topics
 from odradek.errors import ErrorCode
@@ -74,8 +75,7 @@ def handle(
     version = context.api_version
     requested = request.topics
     if requested is None or (version == 0 and not requested):
-        topic_response = _topics_for(services, context)
-        topics = each(topic_response, services.image().topics_by_name.values(), _size)
+        topics = _described(services, context, services.image().topics_by_name.values())
         return topics.then(partial(_response, services, context, request))
     ids: dict[Uuid, None] = {}
     names: dict[str, None] = {}
@@ -142,56 +142,58 @@ async def _creating(
 def _by_id(
     services: Services, context: RequestContext, ids: Iterable[Uuid]
 ) -> Result[list[MetadataResponseTopic]]:
-    image, known_topic = services.image(), _topics_for(services, context)
+    image = services.image()
 
-    def topic_response(topic_id: Uuid) -> MetadataResponseTopic:
+    def find(topic_id: Uuid) -> TopicImage | MetadataResponseTopic:
         found = image.topics_by_id.get(topic_id)
-        if found is None:
-            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-        return known_topic(found)
+        return found or MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
 
-    return each(topic_response, ids, _size)
+    return _described(services, context, map(find, ids))
 
 
 def _by_name(
     services: Services, context: RequestContext, image: MetadataImage, names: Iterable[str]
 ) -> Result[list[MetadataResponseTopic]]:
-    known_topic = _topics_for(services, context)
-
-    def topic_response(name: str) -> MetadataResponseTopic:
+    def find(name: str) -> TopicImage | MetadataResponseTopic:
         found = image.topics_by_name.get(TopicName(name))
         if found is not None:
-            return known_topic(found)
+            return found
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if invalid_name_reason(name) is not None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return MetadataResponseTopic(code, name, is_internal=name in INTERNAL_TOPICS)
 
-    return each(topic_response, names, _size)
+    return _described(services, context, map(find, names))
 
 
-def _size(topic: MetadataResponseTopic) -> int:
-    return len(topic.partitions)
-
-
-def _topics_for(
-    services: Services, context: RequestContext
-) -> Callable[[TopicImage], MetadataResponseTopic]:
-    """Return the function that describes a topic to the client."""
+def _described(
+    services: Services,
+    context: RequestContext,
+    topics: Iterable[TopicImage | MetadataResponseTopic],
+) -> Result[list[MetadataResponseTopic]]:
+    """Describe topics to the client. The entry of a topic that was not found stays as it is."""
     listener = context.session.listener_name
     reachable = ReachableBrokers(services.config, services.image(), listener)
     version = context.api_version
 
-    def describe(topic: TopicImage) -> MetadataResponseTopic:
+    def describe(
+        topic: TopicImage | MetadataResponseTopic, partitions: list[MetadataResponsePartition]
+    ) -> MetadataResponseTopic:
+        if isinstance(topic, MetadataResponseTopic):
+            return topic
+        is_internal = topic.name in INTERNAL_TOPICS
         return MetadataResponseTopic(
-            ErrorCode.NONE,
-            topic.name,
-            topic.topic_id,
-            topic.name in INTERNAL_TOPICS,
-            [_partition(reachable, version, partition) for partition in topic.partitions],
+            ErrorCode.NONE, topic.name, topic.topic_id, is_internal, partitions
         )
 
-    return describe
+    def describe_partition(_: object, partition: PartitionImage) -> MetadataResponsePartition:
+        return _partition(reachable, version, partition)
+
+    return each_partition(topics, _partitions_of, describe_partition, describe)
+
+
+def _partitions_of(topic: TopicImage | MetadataResponseTopic) -> Iterable[Any]:
+    return topic.partitions
 
 
 def _partition(
