@@ -21,7 +21,7 @@ from odradek.controller.broker_plans import (
 )
 from odradek.controller.election import Election, ElectionPolicy
 from odradek.errors import ErrorCode
-from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage, PartitionImage
 from odradek.metadata.image_records import partition_record
@@ -125,7 +125,8 @@ def test_directories_of_partitions_without_the_replica_are_refused() -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
     ]
-    assert len(plan.records) == 1
+    (after,) = _after(image, plan.records)
+    assert after.directories == (ZERO_UUID, directory, ZERO_UUID)
     other = run_to_completion(
         planning_directories(image, BrokerId(4), {(A, 0): directory}, _policies)
     )

@@ -56,6 +56,23 @@ def _codes(results: list[KafkaError | None]) -> list[ErrorCode]:
     return [ErrorCode.NONE if error is None else error.code for error in results]
 
 
+def test_valid_topics_of_a_request_are_created_with_their_configs_first() -> None:
+    image = _created(_brokers(), NewTopic("a", 1, 1))
+    configs = (("retention.ms", "9"),)
+    topics = [NewTopic("a", 1, 1), NewTopic("b", 2, 2, configs=configs), NewTopic("c", 1, 9)]
+    planning = plans.planning_topics(image, CONFIG, topics, lambda: Uuid(b"b" * 16))
+    plan = run_to_completion(planning)
+    codes = [each.code if isinstance(each, KafkaError) else ErrorCode.NONE for each in plan.result]
+    assert codes == [
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+    ]
+    names = [type(each).__name__ for each in plan.records]
+    assert names == ["TopicRecord", "ConfigRecord", "PartitionRecord", "PartitionRecord"]
+    assert _applied(image, plan.records).topic_configs[TopicName("b")] == dict(configs)
+
+
 def test_each_topic_is_deleted_once() -> None:
     image = _created(_brokers(), NewTopic("a", 1, 1), NewTopic("b", 1, 1))
     a, b = (image.topics_by_name[TopicName(name)].topic_id for name in "ab")

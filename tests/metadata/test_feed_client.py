@@ -421,6 +421,7 @@ def test_caught_up_returns_when_the_image_is_level_with_the_controller(follower:
         assert not caught_up.done()  # the end of the feed is one change ahead of the image
     follower.exchange(controller)
     assert caught_up.done() and follower.client.image == controller.image
+    caught_up.result()  # it is not abandoned
 
 
 def test_caught_up_is_abandoned_when_the_client_stops_before() -> None:
@@ -431,6 +432,7 @@ def test_caught_up_is_abandoned_when_the_client_stops_before() -> None:
     with pytest.raises(Abandoned):
         follower.loop.run_until_complete(caught_up)
     assert follower.channel.is_closed
+    assert not follower.channel.pending, "the request has been cancelled"
     follower.loop.close()
 
 
