@@ -19,6 +19,7 @@ from odradek.metadata.image import MetadataImage, TopicImage
 from odradek.replication import follower_fetch, follower_news
 from odradek.replication.delayed_fetch import FetchParams
 from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
+from odradek.replication.follower_news import FollowerNews
 from odradek.replication.replication_state import ReplicationState
 from odradek.result_tasks import wait
 from odradek.results import Result
@@ -496,3 +497,71 @@ def test_last_read_of_a_fetch_visits_a_limited_number_of_partitions(
         assert [target.partition for target, _ in broker.fetch(news).get()] == [3, 4, 5]
 
     run(test, partitions=6)
+
+
+def visit_late(broker: Broker) -> None:
+    """Have another session of A visit the partition with an old offset."""
+    news = FollowerNews(A, EPOCH)
+    news.visit(Target(0, 5))
+    broker.fetch(news)
+    assert replication_of(broker.manager.partition("t", 0)).state.offset_of(A) == 0
+
+
+def test_i3_offset_that_a_late_fetch_of_another_session_moved_back_is_corrected(
+    run: Callable[..., None],
+) -> None:
+    """The session of the newer offset has no other reason to visit the partition."""
+
+    async def test(broker: Broker) -> None:
+        a, b = broker.news(A), broker.news(B)
+        broker.fetch(a)
+        broker.fetch(b)
+        broker.append()
+        broker.follow(a)
+        visit_late(broker)
+        assert broker.visited(a) == [0]
+        broker.follow(b)
+        assert broker.manager.partition("t", 0).log.high_watermark == 1
+        broker.fetch(a)
+        broker.fetch(b)
+        assert (broker.visited(a), broker.visited(b)) == ([], [])
+
+    run(test)
+
+
+def test_late_fetch_of_another_session_ends_the_wait_of_the_session_with_the_newer_offset(
+    run: Callable[..., None],
+) -> None:
+    async def test(broker: Broker) -> None:
+        a = broker.news(A)
+        broker.fetch(a)
+        broker.append()
+        broker.follow(a)
+        result = broker.fetch(a, LONG_MS)
+        assert not result.done
+        visit_late(broker)
+        await soon(result)
+        assert broker.visited(a) == [0]
+        assert replication_of(broker.manager.partition("t", 0)).state.offset_of(A) == 1
+        assert broker.visited(a) == []
+
+    run(test)
+
+
+def test_follower_that_has_lost_records_moves_back_in_its_session(run: Callable[..., None]) -> None:
+    async def test(broker: Broker) -> None:
+        a = broker.news(A)
+        broker.fetch(a)
+        broker.append()
+        broker.follow(a)
+        broker.targets[0].fetch_offset = 0
+        a.visit(broker.targets[0])
+        waiting = broker.fetch(a, LONG_MS)
+        assert waiting.get()[0][1].copied
+        state = replication_of(broker.manager.partition("t", 0)).state
+        assert state.offset_of(A) == 0
+        broker.follow(a)
+        assert state.offset_of(A) == 1
+        assert broker.visited(a) == []
+
+    run(test)

@@ -250,7 +250,9 @@ def test_r5_position_that_goes_back_does_not_lower_the_high_watermark() -> None:
     leader = Leader((LEADER, A))
     leader.append(5)
     leader.fetch(A, 5)
-    assert leader.fetch(A, 2) == NO_EFFECTS
+    effects = leader.fetch(A, 2)
+    assert effects.moved_back is not None and effects.moved_back.log_end_offset == 2
+    assert effects.high_watermark is None
     assert leader.state.high_watermark == 5
 
 

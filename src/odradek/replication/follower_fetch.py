@@ -125,7 +125,10 @@ class FollowerRead(LogRead):
         if data.diverging_epoch != UNDEFINED_EPOCH:
             self.has_news = True
             news.visit(target)
-        elif self._has_more(partition, target):
+        elif self._has_more(partition, target) or (
+            # The last read cannot correct an offset that another session has moved back.
+            not self._updates and replication.state.offset_of(news.replica_id) < target.fetch_offset
+        ):
             news.visit(target)
         return data
 

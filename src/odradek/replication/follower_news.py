@@ -178,3 +178,12 @@ class FollowerNews:
         self.is_interrupted = True
         if self.waiting is not None:
             self.waiting.interrupt()
+
+    def moved_back(self, partition: Partition, offset: int) -> None:
+        """Visit the partition again if this session has fetched from a larger offset.
+
+        A replica moves between two sessions while a fetch of the first one is in flight. If that
+        fetch is visited late, it sets an old offset. The visit of this session corrects that.
+        """
+        if self._targets[partition].fetch_offset > offset:
+            self.interrupt(partition)

@@ -54,6 +54,8 @@ class LedPartition(Protocol):
 
     def log_start_offset_raised(self) -> None: ...
 
+    def follower_moved_back(self, replica_id: BrokerId, offset: int) -> None: ...
+
     def last_fetch_ms(self, replicas: tuple[BrokerId, ...], visited_ms: int) -> int: ...
 
 
@@ -181,6 +183,9 @@ class LeaderReplication:
             self._partition.advance_high_watermark(effects.high_watermark)
         if effects.low_watermark is not None:
             self._partition.low_watermark_moved(effects.low_watermark)
+        if effects.moved_back is not None:
+            follower = effects.moved_back
+            self._partition.follower_moved_back(follower.broker_id, follower.log_end_offset)
 
     # --- events of the metadata and of the leader's log ---
 

@@ -489,6 +489,12 @@ class Partition(WaitingOperations["Partition"]):
         """Take over the ISR that the controller has committed."""
         self.isr = isr
 
+    def follower_moved_back(self, replica_id: BrokerId, offset: int) -> None:
+        """Have the sessions of a replica with a larger offset visit the partition again."""
+        for follower in self.followers:
+            if follower.replica_id == replica_id:
+                follower.moved_back(self, offset)
+
     def low_watermark_moved(self, low_watermark: int) -> None:
         """Complete the DeleteRecords requests up to the low watermark."""
         while deletion := self._deletions.first_up_to(low_watermark):

@@ -69,11 +69,14 @@ class Effects:
         low_watermark: A log start has moved, and this is the low watermark now. DeleteRecords
             requests that wait for an offset up to it are to be completed.
         proposal: A change of the ISR to send to the controller.
+        moved_back: A follower whose offset was larger at an earlier fetch. Another session of it
+            may have a newer offset, and has to report that again.
     """
 
     high_watermark: int | None = None
     low_watermark: int | None = None
     proposal: IsrProposal | None = None
+    moved_back: FollowerState | None = None
 
 
 NO_EFFECTS = Effects()
@@ -359,6 +362,7 @@ class ReplicationState:
         follower.last_fetch_ms = now_ms
         follower.last_fetch_leader_end_offset = end_offset
         follower.broker_epoch = broker_epoch
+        moved_back = fetch_offset < follower.log_end_offset
         follower.log_end_offset = fetch_offset
         effects = NO_EFFECTS
         if not follower.in_maximal_isr:
@@ -371,7 +375,16 @@ class ReplicationState:
             if effects is NO_EFFECTS:
                 effects = Effects()
             effects.low_watermark = self.low_watermark(brokers)
+        if moved_back:
+            if effects is NO_EFFECTS:
+                effects = Effects()
+            effects.moved_back = follower
         return effects
+
+    def offset_of(self, replica_id: BrokerId) -> int:
+        """Return the offset of a replica's last fetch, or -1."""
+        follower = self._followers_by_id.get(replica_id)
+        return NO_OFFSET if follower is None else follower.log_end_offset
 
     def follower_was_idle(self, replica_id: BrokerId, fetch_ms: int) -> None:
         """Note a fetch at `fetch_ms` in which the leader did not visit this partition.

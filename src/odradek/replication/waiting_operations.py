@@ -44,6 +44,9 @@ class FetchingFollower(Protocol[P_contra]):
     def interrupt(self, partition: P_contra) -> None:
         """Note a change of leadership or an error, which completes the delayed fetch."""
 
+    def moved_back(self, partition: P_contra, offset: int) -> None:
+        """Note that a session of the follower has fetched from this offset, below its last one."""
+
 
 class WaitingOperations(Generic[P]):
     """Base class of `Partition`, which is `P`. It has the log and the operations."""
