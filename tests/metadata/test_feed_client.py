@@ -491,6 +491,25 @@ def test_last_heard_is_the_time_of_the_last_valid_response(follower: Follower) -
     assert follower.client.last_heard_ms == 10
 
 
+@pytest.mark.parametrize("fault", [torn, unknown_partition])
+def test_image_is_fetched_after_a_change_that_does_not_fit(
+    follower: Follower, fault: Callable[[Any], None]
+) -> None:
+    controller = Controller(3, topics(20))
+    follower.start()
+    follower.level_with(controller)
+    follower.exchange(controller)  # it has caught up
+    controller.publish(an_isr_change(controller.image))
+    follower.exchange(controller)
+    controller.publish(topics(20))
+    before = follower.client.image
+    follower.exchange(controller, fault)
+    assert follower.client.image is before
+    assert follower.channel.disconnected == 1
+    assert isinstance(follower.request(), MetadataImageRequest)
+    follower.level_with(controller)
+
+
 def test_own_responses_are_not_heard_from_other_brokers(follower: Follower) -> None:
     """A broker that is the controller itself must notice that it is isolated."""
     follower.clock.advance(5)
