@@ -89,6 +89,17 @@ class FailingStore(MemoryStore):
         await super().open()
 
 
+class BrokenStore(MemoryStore):
+    """A store whose next session begins, but then no thread can be started for it."""
+
+    is_broken = False
+
+    async def open(self) -> None:
+        await super().open()
+        if self.is_broken:
+            raise RuntimeError("can't start new thread")
+
+
 class SlowStore(MemoryStore):
     """A store whose sessions begin slowly, one at a time."""
 
@@ -109,12 +120,15 @@ class Broker:
         world.processes += 1
         self.store = kind(world.ensemble, timers=world.timers)
         self.failures: list[Exception] = []
+        self.epochs: list[int] = []
+        """The epochs of the registrations."""
         self.lifecycle = BrokerLifecycle(
             self.store,
             NODE_ID,
             clock=LoopClock(asyncio.get_running_loop()),
             timers=world.timers,
             check_store=self._check,
+            registered=self._registered,
             failed=self.failures.append,
         )
         endpoint = Endpoint("PLAINTEXT", "host", 9092)
@@ -125,6 +139,9 @@ class Broker:
             listeners=(endpoint,),
             incarnation_id=Uuid(bytes([world.processes]) * 16),
         )
+
+    def _registered(self) -> None:
+        self.epochs.append(self.lifecycle.broker_epoch)
 
     async def _check(self) -> None:
         await self.store.get(znodes.BROKER_IDS)
@@ -171,7 +188,7 @@ class World:
         node = await broker.store.get(PATH)
         assert node.stat.ephemeral_owner == broker.store.session_id
         assert node.stat.czxid == broker.lifecycle.broker_epoch
-        assert broker.lifecycle.registered_epoch == node.stat.czxid
+        assert broker.lifecycle.registered_epoch == broker.epochs[-1] == node.stat.czxid
         return node.stat.czxid
 
 
@@ -396,6 +413,31 @@ def test_hazard_6_a_process_whose_claim_was_taken_while_it_loads_ends(loading_s:
 
     for seed in range(5):
         run(seed, test)
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_broker_that_cannot_begin_another_session_stops(is_registered: bool) -> None:
+    """Otherwise it would run without a registration, and nothing would try again."""
+
+    async def test(world: World) -> None:
+        broker = Broker(world, BrokenStore)
+        assert isinstance(broker.store, BrokenStore)
+        await broker.lifecycle.open()
+        await broker.claim()
+        if is_registered:
+            await broker.lifecycle.register(broker.registration)
+        broker.store.is_broken = True
+        world.ensemble.expire(broker.store.session_id)
+        broker.store.disconnect()
+        await asyncio.sleep(QUIET_S)
+        (error,) = broker.failures
+        assert isinstance(error, RuntimeError)
+        if not is_registered:
+            with pytest.raises(RuntimeError, match="can't start"):
+                await broker.lifecycle.register(broker.registration)
+        await broker.lifecycle.close()
+
+    run(0, test)
 
 
 def test_a_process_that_stops_while_it_claims_its_id_again_ends() -> None:

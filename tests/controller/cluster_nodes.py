@@ -19,7 +19,12 @@ from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.controller_channel import ControllerChannel
 from odradek.metadata.feed_client import FeedClient, FeedClientSettings
-from odradek.metadata.image import BrokerRegistration, Endpoint, MetadataImage
+from odradek.metadata.image import (
+    UNKNOWN_BROKER_EPOCH,
+    BrokerRegistration,
+    Endpoint,
+    MetadataImage,
+)
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from odradek.metadata.store.interface import (
     BadVersionError,
@@ -221,7 +226,7 @@ class Node:
         self.boot_id = "boot"
         self.clean_epoch = -1
         self.directories: tuple[Uuid, ...] = (Uuid(bytes([node_id]) * 16),)
-        self.broker_epoch = -1
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.is_running = False
         self.polls = True
         self._begin()
@@ -250,6 +255,7 @@ class Node:
             timers=world.timers,
             randomness=world.randomness,
             cluster_id=lambda: "cluster",
+            is_registered=lambda: self.broker_epoch != UNKNOWN_BROKER_EPOCH,
             standby_image=lambda: self.image,
             settings=world.settings,
         )
@@ -267,7 +273,10 @@ class Node:
         self._tasks = [asyncio.get_running_loop().create_task(self._opened(self.store))]
 
     def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.LOST and self.is_running:
+        if state is not SessionState.LOST:
+            return
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        if self.is_running:
             self._tasks.append(asyncio.get_running_loop().create_task(self._reopen(self.store)))
 
     async def _reopen(self, store: MemoryStore) -> None:
@@ -298,10 +307,13 @@ class Node:
             except (StoreFailure, StoreError, UnknownOutcomeError):
                 await asyncio.sleep(0.5)
                 continue
+            if store.state in (SessionState.LOST, SessionState.CLOSED):
+                return
             self.broker_epoch = created.stat.czxid
             if not self.has_contended:
                 self.has_contended = True
                 self.controller.start()
+            self.controller.registered()
             return
 
     async def kill(self) -> None:

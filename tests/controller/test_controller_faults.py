@@ -21,6 +21,7 @@ from odradek.metadata.quotas import (
     QuotaAlteration,
 )
 from odradek.metadata.store.interface import Node as StoreNode
+from odradek.metadata.store.interface import SessionState
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topic_changes import NewTopic
 from tests.controller.cluster_nodes import World
@@ -31,6 +32,25 @@ async def _foreign_store(world: World) -> MemoryStore:
     store = MemoryStore(world.ensemble, timers=world.timers)
     await store.open()
     return store
+
+
+def test_broker_contends_only_in_a_session_in_which_it_is_registered() -> None:
+    """Other brokers find the address of a controller by its registration."""
+    with running(1) as world:
+        node = world.nodes[BrokerId(1)]
+        opened, epoch = node._opened, world.controller().epoch
+
+        async def unregistered(_: MemoryStore) -> None:
+            pass
+
+        node._opened = unregistered  # type: ignore[method-assign]
+        world.ensemble.expire(node.store.session_id)
+        world.advance(60)
+        assert node.store.state is SessionState.CONNECTED
+        assert not world.ensemble.tree.find(znodes.CONTROLLER)
+        world.run(opened(node.store))
+        world.advance(2)
+        assert world.controller().epoch == epoch + 1
 
 
 def test_change_that_was_not_published_ends_the_term() -> None:

@@ -82,6 +82,7 @@ class BrokerLifecycle:
         clock, timers: The environment.
         check_store: Checks, in each new session, that the store is still the one of the cluster.
             Raises KafkaError if it is not.
+        registered: Called after the node of this broker was created, in each session.
         failed: Called with the error after which this broker must stop.
     """
 
@@ -93,6 +94,7 @@ class BrokerLifecycle:
         clock: Clock,
         timers: Timers,
         check_store: Callable[[], Awaitable[None]],
+        registered: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._store = store
@@ -100,13 +102,14 @@ class BrokerLifecycle:
         self._clock = clock
         self._timers = timers
         self._check_store = check_store
+        self._registered = registered
         self._failed = failed
         self._registration: BrokerRegistration | None = None
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         self._registered_session_id = NO_SESSION
         self._claim_session_id = NO_SESSION
         self._claim_timeout_ms = 0.0
-        self._claim_failure: KafkaError | None = None
+        self._claim_failure: Exception | None = None
         self._is_registering = False
         self._renewal: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -235,18 +238,28 @@ class BrokerLifecycle:
                 if self._store.state not in (SessionState.LOST, SessionState.CLOSED):
                     logger.info("broker %d has claimed its id again", self._node_id)
                     return
-            except KafkaError as error:
-                self._claim_failure = error
-                self._failed(error)
-                return
             except (StoreError, StoreFailure, UnknownOutcomeError) as error:
                 await self._retry("has not claimed its id", error)
+            except Exception as error:  # noqa: BLE001 - the broker stops with it
+                self._claim_failure = error
+                self._fail(error)
+                return
 
     async def _renew(self) -> None:
         try:
             await self._register()
-        except KafkaError as error:
-            self._failed(error)
+        except Exception as error:  # noqa: BLE001 - the broker stops with it
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Stop this broker. Without a registration it would take part in nothing."""
+        if not isinstance(error, KafkaError):
+            logger.error(
+                "broker %d cannot begin another session or register in it",
+                self._node_id,
+                exc_info=error,
+            )
+        self._failed(error)
 
     async def _register(self) -> None:
         """Create the node of this broker in a session that is connected. Repeat until it exists.
@@ -320,6 +333,7 @@ class BrokerLifecycle:
         self.broker_epoch = self.registered_epoch = created.stat.czxid
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         logger.info("broker %d is registered with epoch %d", self._node_id, self.broker_epoch)
+        self._registered()
         return True
 
     @property

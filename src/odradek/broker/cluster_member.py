@@ -137,6 +137,7 @@ class ClusterMember(ClusterMembership):
             clock=environment.clock,
             timers=environment.timers,
             check_store=self._check_store,
+            registered=self._registered,
             failed=self._fail,
         )
         self._locator = ControllerLocator(
@@ -149,6 +150,7 @@ class ClusterMember(ClusterMembership):
             timers=environment.timers,
             randomness=environment.randomness,
             cluster_id=lambda: self.cluster_id,
+            is_registered=lambda: self.broker_epoch != UNKNOWN_BROKER_EPOCH,
             standby_image=lambda: self.image,
         )
         self.cluster_controller.subscribe(self._role_changed)
@@ -419,6 +421,9 @@ class ClusterMember(ClusterMembership):
             self._failure = error
             self._has_failed.set()
             self._failed(error)
+
+    def _registered(self) -> None:
+        self.cluster_controller.registered()
 
     def _role_changed(self) -> None:
         self._locator.controller_changed(self.cluster_controller.controller_id)

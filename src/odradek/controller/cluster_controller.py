@@ -156,6 +156,8 @@ class ClusterController:
         config: The configs of the broker.
         clock, timers, randomness: The environment.
         cluster_id: Returns the id of the cluster.
+        is_registered: Returns whether this broker is registered in its session. Other brokers find
+            a controller by its registration, so this one contends only then.
         standby_image: Returns the image that this broker has from the feed.
         settings: Times. Default: those of the configs.
     """
@@ -169,6 +171,7 @@ class ClusterController:
         timers: Timers,
         randomness: Randomness,
         cluster_id: Callable[[], str],
+        is_registered: Callable[[], bool],
         standby_image: Callable[[], MetadataImage],
         settings: ControllerSettings | None = None,
     ) -> None:
@@ -179,6 +182,7 @@ class ClusterController:
         self._timers = timers
         self._randomness = randomness
         self._cluster_id = cluster_id
+        self._is_registered = is_registered
         self._standby_image = standby_image
         self._settings = settings or controller_settings(config)
         self._policies = ElectionPolicies(config)
@@ -242,11 +246,15 @@ class ClusterController:
     # --- start and stop ---
 
     def start(self) -> None:
-        """Contend for the leadership of the cluster from now on, whenever there is a session."""
+        """Contend for the leadership of the cluster from now on, in each session."""
         self._is_started = True
         self._store.subscribe(self._session_changed)
         if self._store.state is SessionState.CONNECTED:
             self._queue(self._elect)
+
+    def registered(self) -> None:
+        """Contend in the session in which this broker is registered now."""
+        self._queue(self._elect)
 
     async def stop(self) -> None:
         """End the term. The end of the session gives up the leadership of the cluster.
@@ -385,12 +393,16 @@ class ClusterController:
         if self._store.state is SessionState.CONNECTED:
             self._queue(self._elect)
 
+    @property
+    def _may_contend(self) -> bool:
+        return self._store.state is SessionState.CONNECTED and self._is_registered()
+
     async def _elect(self) -> None:
         """Become the controller unless another broker is, or check that this one still is.
 
         A broker whose last term failed leaves the other brokers some time to contend first.
         """
-        if self._store.state is not SessionState.CONNECTED:
+        if not self._may_contend:
             return
         if self._term is not None:
             if await owns_controller(self._store, self._on_watch):
@@ -411,7 +423,7 @@ class ClusterController:
         return wait_ms + self._randomness.between(0, wait_ms)
 
     async def _contend(self) -> None:
-        if self._term is not None or self._store.state is not SessionState.CONNECTED:
+        if self._term is not None or not self._may_contend:
             return
         result = await contend(self._store, self._node_id, self._clock.time_ms(), self._on_watch)
         if not isinstance(result, Elected):

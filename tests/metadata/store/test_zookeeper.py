@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.protocol.states import KeeperState
 
+from odradek.environment.thread_pool import ThreadExecutors
 from odradek.metadata.store.interface import (
     CHROOT_BYTES_MAX,
     Create,
     EventKind,
     NodeExistsError,
     NoNodeError,
+    SessionLostError,
     SessionState,
     StoreFailure,
     WatchEvent,
@@ -106,6 +108,23 @@ def test_the_watchdog_uses_the_timeout_that_zookeeper_grants(
         assert store.session_timeout_ms == granted_ms
         assert limits_ms == [granted_ms / 3]
         await store.close()
+
+    run(scenario())
+
+
+class NoThreads(ThreadExecutors):
+    def start_thread(self, target: Callable[[], None], name: str) -> None:
+        raise RuntimeError(f"can't start new thread {name}")
+
+
+def test_a_session_without_a_watchdog_ends(zookeeper: ZooKeeperProcess) -> None:
+    async def scenario() -> None:
+        store = ZooKeeperStore(address(zookeeper, ""), executors=NoThreads())
+        with pytest.raises(RuntimeError, match="odradek-session-watchdog"):
+            await store.open()
+        assert store.state is SessionState.CLOSED
+        with pytest.raises(SessionLostError):
+            await store.get("/")
 
     run(scenario())
 

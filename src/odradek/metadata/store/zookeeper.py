@@ -248,12 +248,12 @@ class ZooKeeperStore(StoreSession):
         try:
             client.kazoo.start_async()
             await first
+            self._start_watchdog(client)
         except BaseException:
             await self.close()
             raise
         finally:
             timer.cancel()
-        self._start_watchdog(client)
 
     async def create_root(self) -> None:
         if await self.exists("/") is not None:
