@@ -203,15 +203,37 @@ def test_refusal_of_the_controller_has_no_effect() -> None:
     assert state.position == (EPOCH, OFFSET)
 
 
-def test_hazard_9_response_of_a_deposed_controller_is_refused() -> None:
+@pytest.mark.parametrize("has_chunk", [True, False])
+def test_hazard_9_response_of_a_deposed_controller_is_refused(has_chunk: bool) -> None:
     """The position is of epoch 4, and the controller of epoch 5 has responded."""
     state = level()
     state.changes(MetadataFeedResponse(0, 2, EPOCH + 1, OFFSET, image_required=True))
     with pytest.raises(InvalidFeedResponse):
-        state.chunk(chunk(15, 1, -1))
-    with pytest.raises(InvalidFeedResponse):
-        state.changes(response((EPOCH, 11)))
+        if has_chunk:
+            state.chunk(chunk(15, 1, -1))
+        else:
+            state.changes(response((EPOCH, 11)))
     assert state.position == (EPOCH, OFFSET)
+
+
+def test_hazard_9_response_of_an_epoch_before_the_position_is_always_refused() -> None:
+    state = level()
+    for _ in range(3):
+        with pytest.raises(InvalidFeedResponse):
+            state.changes(MetadataFeedResponse(0, 2, EPOCH - 1, 11, image_required=True))
+    assert not requires_image(state)
+
+
+def test_hazard_9_damaged_epoch_of_a_response_refuses_one_response_only() -> None:
+    state = level()
+    state.changes(MetadataFeedResponse(0, 2, 2**31 - 1, OFFSET, image_required=True))
+    assert requires_image(state)
+    with pytest.raises(InvalidFeedResponse):
+        state.chunk(chunk(15, 1, -1))
+    assert not state.is_level
+    state.fetched(state.chunk(chunk(20, 1, -1)))
+    assert state.position == (EPOCH, 20)
+    assert state.is_level
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,10 @@ class FeedState:
             raise FeedRefusal(received_code(response.error_code))
         end = FeedPosition(response.controller_epoch, response.metadata_offset)
         newest = max(self._end.controller_epoch, self.position.controller_epoch)
+        if end.controller_epoch < newest:
+            # Only the epoch of the position is certain. The other one may be of a damaged response,
+            # and refuses one response: the client connects to the controller of the store again.
+            self._end = NO_POSITION
         if response.controller_id < 0 or end.controller_epoch < max(newest, 0) or end.offset < 0:
             raise InvalidFeedResponse(
                 f"a response of controller {response.controller_id} with the epoch "
