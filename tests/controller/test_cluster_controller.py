@@ -893,6 +893,7 @@ def _calls_of_an_isr_change(partitions: int) -> int:
 
 
 def test_isr_change_costs_the_same_with_10_and_10_000_partitions() -> None:
+    _calls_of_an_isr_change(10)  # the first one in a process has calls that fill caches
     few, many = _calls_of_an_isr_change(10), _calls_of_an_isr_change(10_000)
     assert few > 100
     assert abs(few - many) <= few * 0.03, (few, many)

@@ -36,7 +36,7 @@ from odradek.controller.broker_changes import (
 )
 from odradek.controller.broker_registry import BrokerRegistry
 from odradek.controller.controller_term import Committed, ControllerTerm, Deposed
-from odradek.controller.election import Election, may_shut_down, stopped_cleanly
+from odradek.controller.election import Election, may_shut_down
 from odradek.controller.election_policies import (
     UNCLEAN,
     ElectionPolicies,
@@ -48,6 +48,7 @@ from odradek.controller.feed_server import FeedServer
 from odradek.controller.loading import MetadataChanged
 from odradek.controller.metadata_writer import MetadataWriter
 from odradek.controller.plan import Planning
+from odradek.controller.registered_brokers import registered_brokers
 from odradek.controller.take_over import (
     Elected,
     contend,
@@ -61,18 +62,15 @@ from odradek.environment.clock import Clock
 from odradek.environment.randomness import Randomness
 from odradek.environment.timers import Timer, Timers
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
+from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange
 from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.features import FeatureUpdate
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
-from odradek.metadata.image_records import registration_record
 from odradek.metadata.quotas import Entity, QuotaAlteration
-from odradek.metadata.records import encode_record
 from odradek.metadata.store.interface import (
     MetadataStore,
-    Node,
     SessionState,
     StoreError,
     StoreFailure,
@@ -456,7 +454,7 @@ class ClusterController:
             loaded.unfinished,
             self._publishing,
         )
-        changes, _ = _registered(term.image, nodes)
+        changes, _ = registered_brokers(term.image, nodes)
         registry.taken_over({broker: each.epoch for broker, each in _live(changes)}, now_ms)
         for broker, registration in term.image.brokers.items():
             if broker not in changes.after:
@@ -510,7 +508,7 @@ class ClusterController:
         new = {
             broker: node for broker, node in nodes.items() if known.get(broker) != node.stat.czxid
         }
-        changes, valid = _registered(term.image, new)
+        changes, valid = registered_brokers(term.image, new)
         for broker, registration in valid.items():
             changes.after[broker] = replace(registration, fenced=True)
         committed = await self._commit_liveness(term, changes)
@@ -874,46 +872,6 @@ def _sender(image: MetadataImage, broker: BrokerId, epoch: int) -> BrokerRegistr
             ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {found.epoch}, but got {epoch}."
         )
     return found
-
-
-def _registered(
-    image: MetadataImage, nodes: Mapping[BrokerId, Node]
-) -> tuple[BrokerChanges, dict[BrokerId, BrokerRegistration]]:
-    """Compare nodes of brokers with the last registrations.
-
-    Returns:
-        The changes, with the brokers not fenced, and the valid registrations.
-    """
-    changes = BrokerChanges()
-    valid: dict[BrokerId, BrokerRegistration] = {}
-    for broker, node in nodes.items():
-        try:
-            found = znodes.decode_broker(broker, node.data, node.stat.czxid)
-            clean_epoch = znodes.decode_clean_shutdown_epoch(node.data)
-            encode_record(registration_record(found))  # brokers must be able to receive it
-        except ValueError as error:
-            logger.error("broker %d is not registered: %s", broker, error)
-            continue
-        previous = image.brokers.get(broker)
-        if previous is not None and previous.epoch == found.epoch:
-            found = replace(previous, fenced=False)
-        else:
-            changes.restarts[broker] = _is_same_process(previous, found) or stopped_cleanly(
-                previous, clean_epoch, found.boot_id, found.directories
-            )
-            if previous is not None and not set(previous.directories) <= set(found.directories):
-                changes.lost.add(broker)
-        valid[broker] = changes.after[broker] = found
-    return changes, valid
-
-
-def _is_same_process(previous: BrokerRegistration | None, found: BrokerRegistration) -> bool:
-    """Return whether a broker has only lost its session. Its records are as before."""
-    return (
-        previous is not None
-        and found.incarnation_id != ZERO_UUID
-        and found.incarnation_id == previous.incarnation_id
-    )
 
 
 def _live(changes: BrokerChanges) -> list[tuple[BrokerId, BrokerRegistration]]:

@@ -128,7 +128,15 @@ def encode(value: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(data)
+    """Return the JSON value of a node.
+
+    Raises:
+        ValueError: The data are not JSON, or are nested too deeply.
+    """
+    try:
+        value: dict[str, Any] = json.loads(data)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
     return value
 
 
