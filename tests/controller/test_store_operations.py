@@ -228,6 +228,10 @@ def test_a_write_is_fenced_by_the_epoch_first_and_sets_the_position_last() -> No
         ((fence, position),) = written
         assert fence == Check(znodes.CONTROLLER_EPOCH, 3)
         assert position == Set(znodes.METADATA, znodes.encode_position(5, 77), 9)
+        refused = await writer.write([], 78)
+        assert refused is not None
+        assert refused.code is ErrorCode.NOT_CONTROLLER
+        assert len(written) == 1, "the writer has ended, and sends nothing"
         await it.store.close()
 
     run(scenario())
