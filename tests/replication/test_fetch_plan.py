@@ -446,3 +446,18 @@ def test_paused_replica_does_not_keep_the_leader_from_waiting() -> None:
     plan.responded(plan.catch_up)
     respond(plan.catch_up)
     assert plan.limits(plan.catch_up, request(plan, plan.catch_up))[0] == CATCH_UP_WAIT_MAX_MS
+
+
+def test_f11_response_to_a_fetch_before_a_pause_is_void_at_an_equal_position() -> None:
+    plan, replica = FetchPlan(SETTINGS), replica_of(0)
+    plan.resume(replica)
+    request(plan, plan.catch_up)
+    before = plan.catch_up.sent(*replica.key)
+    assert before.is_current()
+    plan.pause(replica)
+    plan.resume(replica)
+    assert before.position == replica.position
+    assert not before.is_current()
+    respond(plan.catch_up)
+    request(plan, plan.catch_up)
+    assert plan.catch_up.sent(*replica.key).is_current()

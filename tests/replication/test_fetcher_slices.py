@@ -15,7 +15,12 @@ from odradek.log.unified_log import UnifiedLog
 from odradek.replication import replica_fetcher
 from odradek.replication.fetch_session_handler import PARTITIONS_A_REQUEST_MAX
 from odradek.replication.leader_offsets import LOOKUPS_A_REQUEST_MAX
-from odradek.replication.replica_fetcher import FLUSH_COST, SLICE_COST_MAX, TRUNCATION_COST
+from odradek.replication.replica_fetcher import (
+    FLUSH_COST,
+    RETRY_MS,
+    SLICE_COST_MAX,
+    TRUNCATION_COST,
+)
 from tests.helpers.time_slices import count_slices
 from tests.replication.scripted_leader import (
     LIST_OFFSETS_VERSION,
@@ -75,6 +80,39 @@ def test_change_between_two_slices_ends_the_appends(tmp_path: Path, change: str)
         if change == "new epoch":
             (fetched,) = it.catch_up.partitions
             assert (fetched.fetch_offset, fetched.current_leader_epoch) == (appended, 6)
+
+    run_follower(tmp_path, test)
+
+
+def test_partition_that_was_not_requested_costs_the_connection_in_a_later_slice(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        it.catch_up.answer(session_id=0)
+        channel = it.in_sync
+        channel.answer(records(0, batches(0, 3_500)), nothing(7))
+        assert 0 < partition.log.log_end_offset < 3_500
+        await until(lambda: channel.closed)
+        assert partition.log.log_end_offset == 3_500
+        it.timers.advance(RETRY_MS)
+        assert it.in_sync is not channel
+        assert (it.in_sync.fetch.session_id, it.in_sync.fetch.session_epoch) == (7, 0)
+        assert [each.fetch_offset for each in it.in_sync.partitions] == [3_500]
+
+    run_follower(tmp_path, test)
+
+
+def test_stopped_follower_looks_up_no_offsets_after_the_slice(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        lost, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(lost, other)
+        it.in_sync.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE), records(1, batches(0, 3_500)))
+        await it.fetchers.stop()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert all(each.closed for each in it.channels)
 
     run_follower(tmp_path, test)
 

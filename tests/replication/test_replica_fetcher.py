@@ -14,7 +14,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID
 from odradek.protocol.fetch_session import FINAL_EPOCH
-from odradek.protocol.messages.fetch_response import PartitionData
+from odradek.protocol.messages.fetch_response import EpochEndOffset, PartitionData
 from odradek.records.batch_run import BATCHES_A_RUN_MAX
 from odradek.replication.fetch_plan import CATCH_UP_BYTES_MAX, CATCH_UP_WAIT_MAX_MS
 from odradek.replication.replica_fetcher import FLUSH_ATTEMPTS_MAX
@@ -373,6 +373,20 @@ def test_flush_of_recovered_records_precedes_the_first_fetch(tmp_path: Path) -> 
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 
 
+@pytest.mark.parametrize("count", [3, 4])
+def test_first_fetch_waits_for_a_flush_from_the_configured_number_of_records_on(
+    tmp_path: Path, count: int
+) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, count)])
+        it.follow(partition)
+        assert len(it.executor.held) == (count == 4)
+        assert bool(it.channels) == (count == 3)
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=4))
+
+
 @pytest.mark.parametrize("is_recovered", [True, False])
 def test_flush_that_fails_is_repeated_and_then_stops_the_partition(
     tmp_path: Path, is_recovered: bool
@@ -457,6 +471,20 @@ def test_partition_that_is_unfollowed_during_its_first_flush_is_not_fetched(
         it.timers.advance(SETTINGS.backoff_ms)
         assert not it.executor.held
         assert not [each for channel in it.channels for each in channel.asked]
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+def test_stopped_follower_does_not_fetch_after_its_first_flush(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        await it.fetchers.stop()
+        it.release()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert it.channels == []
 
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 
@@ -656,6 +684,31 @@ def test_lost_connection_begins_a_new_session_after_a_growing_delay(tmp_path: Pa
     run_follower(tmp_path, test)
 
 
+@pytest.mark.parametrize("kind", ["error", "diverging epoch"])
+def test_records_beside_an_error_or_a_diverging_epoch_are_not_appended(
+    tmp_path: Path, kind: str
+) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        response = records(0, batches(4, 1), high_watermark=5)
+        if kind == "error":
+            response.error_code = int(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        else:
+            response.diverging_epoch = EpochEndOffset(2, 3)
+        it.catch_up.answer(response)
+        assert (partition.log.log_end_offset, partition.log.high_watermark) == (4, 0)
+        if kind == "error":
+            it.catch_up.answer(session_id=0)
+            it.timers.advance(SETTINGS.backoff_ms)
+            assert it.catch_up.partitions[0].fetch_offset == 4
+        else:
+            assert (await after_truncation(it)).fetch_offset == 3
+
+    run_follower(tmp_path, test)
+
+
 @pytest.mark.parametrize("kind", ["session", "partition", "topic"])
 def test_response_that_does_not_belong_to_the_session_costs_the_connection(
     tmp_path: Path, kind: str
@@ -754,6 +807,25 @@ def test_fetcher_without_partitions_closes_its_connections(tmp_path: Path) -> No
         assert all(each.closed for each in it.channels)
         assert it.timers.armed == 0, "the end of a connection is not an error"
         it.timers.advance(100_000)
+        assert it.timers.armed == 0
+
+    run_follower(tmp_path, test)
+
+
+def test_stopped_follower_has_no_open_connection_and_no_timer(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        in_sync, lost, failing = it.partition(0), it.partition(1), it.partition(2)
+        it.follow_in_sync(in_sync)
+        it.catch_up.answer(session_id=0)
+        it.follow(lost, failing)
+        it.catch_up.answer(
+            failed(1, ErrorCode.OFFSET_OUT_OF_RANGE), failed(2, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        )
+        await until(lambda: bool(it.control.asked))
+        assert {each.purpose for each in it.channels} == {"in-sync", "catch-up", "control"}
+        assert it.timers.armed == 1
+        await it.fetchers.stop()
+        assert all(each.closed for each in it.channels)
         assert it.timers.armed == 0
 
     run_follower(tmp_path, test)
