@@ -56,6 +56,24 @@ def test_f10_follower_truncates_before_it_fetches_again(tmp_path: Path) -> None:
     run_follower(tmp_path, test)
 
 
+@pytest.mark.parametrize(
+    ("own_epoch", "epoch", "end", "expected"),
+    [(2, 0, 0, 0), (2, 0, 2, 0), (2, 2, 0, 0), (0, 0, 0, 0), (0, 0, 2, 2)],
+)
+def test_f10_epoch_0_and_offset_0_are_a_divergence_like_others(
+    tmp_path: Path, own_epoch: int, epoch: int, end: int, expected: int
+) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(own_epoch, 4)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, epoch, end))
+        fetched = await after_truncation(it)
+        assert (fetched.fetch_offset, partition.log.log_end_offset) == (expected, expected)
+
+    run_follower(tmp_path, test)
+
+
 def test_f10_follower_that_lacks_the_epoch_truncates_in_two_steps(tmp_path: Path) -> None:
     """KIP-279. The logs are (2, 2, 4, 4, 4) and (2, 2, 2, 3, 3)."""
 
@@ -174,6 +192,7 @@ def test_divergence_without_an_epoch_backs_off(tmp_path: Path, epoch: int, end: 
         it.follow(partition)
         it.catch_up.answer(diverging(0, epoch, end))
         assert not partition.log.is_truncating
+        assert it.catch_up.fetch.session_epoch == -1, "nothing is fetched before the backoff"
         it.catch_up.answer(session_id=0)
         it.timers.advance(SETTINGS.backoff_ms)
         assert it.catch_up.partitions[0].fetch_offset == 4
