@@ -15,8 +15,19 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
-from odradek.records.batch import HEADER_BYTES, Compression, parse_header
+from odradek.records.batch import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    HEADER,
+    HEADER_BYTES,
+    LEADER_FIELDS,
+    LOG_OVERHEAD,
+    Compression,
+    parse_header,
+    write_crc,
+)
 from odradek.records.batch_run import BATCHES_A_RUN_MAX
+from odradek.records.checksum import crc32c
 from odradek.records.record import iter_batches
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
@@ -244,6 +255,36 @@ def test_part_of_a_batch_at_the_end_is_left_out(tmp_path: Path, cut: int) -> Non
     with pytest.raises(KafkaError):
         follower.append_as_follower(memoryview(bytes(batches[2][:cut])), EPOCH, now_ms=NOW_MS)
     assert follower.log_end_offset == 4
+    manager.close()
+
+
+@pytest.mark.parametrize("size", [-1, 0, LOG_OVERHEAD, ATTRIBUTES_POSITION, HEADER_BYTES - 1])
+def test_batch_that_is_shorter_than_a_header_is_refused(tmp_path: Path, size: int) -> None:
+    manager, _, follower = open_logs(tmp_path)
+    batch = batch_of([b"x"])
+    LEADER_FIELDS.pack_into(batch, 0, 0, size - LOG_OVERHEAD, 0)
+    crc = crc32c(memoryview(batch)[ATTRIBUTES_POSITION : max(size, ATTRIBUTES_POSITION)])
+    batch[CRC_POSITION:ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
+    with pytest.raises(KafkaError) as caught:
+        follower.append_as_follower(memoryview(batch), EPOCH, now_ms=NOW_MS)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert follower.log_end_offset == 0
+    manager.close()
+
+
+@pytest.mark.parametrize("others", [0, 2])
+def test_batch_without_records_at_the_end_is_appended(tmp_path: Path, others: int) -> None:
+    """Compaction keeps the header of some batches without their records."""
+    manager, leader, follower = open_logs(tmp_path)
+    before = filled(leader, others)
+    header = parse_header(batch_of([b"x"]))
+    empty = bytearray(HEADER_BYTES)
+    header = header._replace(base_offset=9, batch_length=HEADER_BYTES - LOG_OVERHEAD)
+    HEADER.pack_into(empty, 0, *header._replace(partition_leader_epoch=EPOCH, record_count=0))
+    write_crc(empty)
+    info = follower.append_as_follower(memoryview(before + empty), EPOCH, now_ms=NOW_MS)
+    assert (info.batches, info.log_end_offset) == (others + 1, 10)
+    assert bytes_of(follower) == before + empty
     manager.close()
 
 

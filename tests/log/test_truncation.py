@@ -82,6 +82,96 @@ def test_log_ends_at_the_offset_and_continues_there(
     manager.close()
 
 
+@pytest.mark.parametrize("stop", ["kill", "clean"])
+@pytest.mark.parametrize("offset", [0, 4])
+def test_offset_below_the_log_leaves_an_empty_log_that_starts_there(
+    tmp_path: Path, offset: int, stop: str
+) -> None:
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    fill(log)
+    log.delete_records(8)
+    manager.retain(NOW_MS)
+    assert log.segments.bases[0] > 4
+    truncate_to(log, offset)
+    for _ in range(2):
+        offsets = (log.log_start_offset, log.log_end_offset, log.high_watermark)
+        assert offsets == (offset, offset, offset)
+        assert (values_of(log), log.epochs.entries()) == ([], [])
+        manager.close(clean=stop == "clean")
+        manager = opened(tmp_path)
+        log = open_log(manager)
+    append(log, [b"next"], 9)
+    assert values_of(log) == [b"next"]
+    manager.close()
+
+
+def test_offsets_are_those_of_the_truncated_log_before_the_truncation_is_carried_out(
+    tmp_path: Path,
+) -> None:
+    """The checkpoints are written before the batches are removed."""
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    fill(log)
+    log.delete_records(5)
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 3)
+    assert (log.high_watermark, log.log_start_offset) == (3, 3)
+    assert truncations.execute() == {}
+    assert (log.high_watermark, log.log_start_offset, log.log_end_offset) == (3, 3, 3)
+    manager.close()
+
+
+def test_offset_inside_a_batch_removes_the_batch_and_lowers_all_offsets_to_its_begin(
+    tmp_path: Path,
+) -> None:
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    for _ in range(4):
+        append(log, [b"of a batch with three records"] * 3)
+    log.delete_records(5)
+    truncate_to(log, 5)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (3, 3, 3)
+    manager.close()
+
+
+def test_log_that_was_closed_after_the_preparation_is_not_changed(tmp_path: Path) -> None:
+    """The partition was deleted in the meantime. The other logs are truncated."""
+    files = FaultyFiles()
+    manager = opened(tmp_path, files)
+    closed, log = (manager.create(TopicPartition("t", at), TOPIC_ID) for at in range(2))
+    truncations = LogTruncations()
+    for each in (closed, log):
+        fill(each)
+        truncations.truncate_to(each, 3)
+    closed.close(clean=False)
+    before = {path: path.read_bytes() for path in Path(closed.directory).iterdir()}
+    assert truncations.execute() == {}
+    assert {path: path.read_bytes() for path in Path(closed.directory).iterdir()} == before
+    assert (log.log_end_offset, log.log_dir.offline) == (3, False)
+    manager.close()
+
+
+def test_read_at_an_offset_after_a_truncation_finds_the_new_batch(tmp_path: Path) -> None:
+    """The log remembers the position of its end for the next read of a consumer."""
+    manager = open_manager(tmp_path, LogConfig())
+    log = open_log(manager)
+    fill(log, 4)
+    end = log.log_end_offset
+    first = log.read_resident(0, 10**6, end, min_one_message=True).region
+    assert first is not None
+    first.close()
+    truncate_to(log, 2)
+    for at in range(2, 6):
+        append(log, [b"longer than the batches before %d" % at * 9], 9)
+    found = log.read_resident(end, 10**6, log.log_end_offset, min_one_message=True).region
+    assert found is not None
+    records = [record for each in iter_batches(found.read()) for record in iter_records(each)]
+    assert [record.offset for record in records] == [4, 5]
+    found.close()
+    manager.close()
+
+
 def test_region_below_the_high_watermark_keeps_its_bytes_after_an_unclean_election(
     tmp_path: Path,
 ) -> None:
