@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.controller.cluster_controller import ControllerSettings, _is_same_process
+from odradek.controller.cluster_controller import ControllerSettings
+from odradek.controller.registered_brokers import _is_same_process
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, BrokerId, Uuid
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
