@@ -10,6 +10,7 @@ from odradek.environment.timers import LoopTimers
 from odradek.replication.purgatory import (
     DEADLINE_TICK_MS,
     EXACT_BELOW_MS,
+    EXPIRATIONS_PER_SLICE,
     Deadlines,
     DelayedOperation,
     Purgatory,
@@ -183,5 +184,27 @@ def test_short_deadline_is_exact() -> None:
         assert operation.calls == []
         timers.advance(1)
         assert operation.calls == ["expired", "released", "complete"]
+
+    run(check)
+
+
+def test_operations_with_one_deadline_expire_in_time_slices() -> None:
+    async def check(purgatory: Purgatory) -> None:
+        clock = ManualClock()
+        timers = SteppedTimers(clock)
+        deadlines = Deadlines(clock, timers)
+        operations = [TimedOperation(purgatory) for _ in range(2 * EXPIRATIONS_PER_SLICE + 2)]
+        for operation in operations:
+            deadlines.add(operation, 30_000)
+        timers.advance(30_000 + DEADLINE_TICK_MS)
+        last = operations[-1]
+        last.force_complete()  # between two slices: it does not expire
+        expired = []
+        for _ in range(4):
+            expired.append(sum("expired" in each.calls for each in operations))
+            await asyncio.sleep(0)
+        slice_size = EXPIRATIONS_PER_SLICE
+        assert expired == [slice_size, 2 * slice_size, 2 * slice_size + 1, 2 * slice_size + 1]
+        assert last.calls == ["released", "complete"]
 
     run(check)

@@ -7,6 +7,7 @@ its time is up. It is cancelled without completing when its client disconnects.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ DEADLINE_TICK_MS = 100
 """The precision of long timeouts in `Deadlines`."""
 EXACT_BELOW_MS = 1_000
 """A shorter timeout has a timer of its own."""
+EXPIRATIONS_PER_SLICE = 50
+"""Operations of `Deadlines` that expire in one time slice. Each of them sends a response."""
 
 
 class DelayedOperation:
@@ -110,8 +113,14 @@ class Deadlines:
         operation.timer = _Deadline(operations, operation)
 
     def _expire(self, tick: int) -> None:
-        for operation in tuple(self._ticks.pop(tick, ())):
+        self._expire_some(self._ticks.pop(tick, {}))
+
+    def _expire_some(self, operations: dict[DelayedOperation, None]) -> None:
+        for operation in tuple(islice(operations, EXPIRATIONS_PER_SLICE)):
+            operations.pop(operation, None)
             operation.expire()
+        if operations:
+            self._timers.call_later(0, self._expire_some, operations)
 
 
 class _Deadline:
