@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -261,3 +262,16 @@ def test_request_is_limited_and_the_rest_follows() -> None:
     assert queue.begin_request() == {}
     assert len(queue.end_request(None)) == PARTITIONS_PER_REQUEST_MAX
     assert len(queue.begin_request()) == 1
+
+
+def test_partitions_with_the_same_new_isr_share_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A line costs more than the other work on an outcome, and a response has hundreds."""
+    sender = Sender()
+    for number in range(3):
+        sender.propose(Proposer(number, proposal(1, 2)))
+    sender.run()
+    with caplog.at_level(logging.INFO):
+        sender.answer(0, 0, ErrorCode.INELIGIBLE_REPLICA)
+    assert [each.getMessage() for each in caplog.records] == ["the ISR of t-0, t-1 is [1, 2] now"]

@@ -11,7 +11,7 @@ stands (`ReplicationState.alter_partition_failed`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -219,13 +219,13 @@ class IsrProposals:
             self._schedule(0)
 
 
-def _apply(outcomes: Iterable[Outcome]) -> None:
+def _apply(outcomes: Sequence[Outcome]) -> None:
     """Pass the outcomes on to the leaders, which propose again if they have to."""
+    _log_changes(outcomes)
     for proposer, proposal, error, result in outcomes:
         if result is None:
             proposer.proposal_failed(proposal, error)
             continue
-        logger.info("the ISR of %s is %s now", proposer.topic_partition, result.isr)
         proposer.proposal_succeeded(
             proposal,
             result.leader_epoch,
@@ -233,6 +233,19 @@ def _apply(outcomes: Iterable[Outcome]) -> None:
             tuple(map(BrokerId, result.isr)),
             _recovery_state(result.leader_recovery_state),
         )
+
+
+def _log_changes(outcomes: Sequence[Outcome]) -> None:
+    """Log the new ISRs, one line for all partitions with the same ISR.
+
+    A line for each partition would take longer than all other work on a response.
+    """
+    changed: dict[tuple[int, ...], list[str]] = {}
+    for proposer, _, _, result in outcomes:
+        if result is not None:
+            changed.setdefault(tuple(result.isr), []).append(str(proposer.topic_partition))
+    for isr, partitions in changed.items():
+        logger.info("the ISR of %s is %s now", ", ".join(partitions), list(isr))
 
 
 def _recovery_state(number: int) -> LeaderRecoveryState:
