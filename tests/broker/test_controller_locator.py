@@ -160,6 +160,16 @@ def test_a_former_controller_that_registers_again_does_not_replace_the_present_o
     run(test)
 
 
+def test_an_election_that_ends_after_the_stop_begins_no_search() -> None:
+    async def test(located: Located) -> None:
+        before = asyncio.all_tasks()
+        located.locator.stop()
+        located.locator.controller_changed(CONTROLLER)
+        assert asyncio.all_tasks() == before
+
+    run(test)
+
+
 def test_nothing_is_read_while_there_is_no_controller() -> None:
     async def test(located: Located) -> None:
         await located.store.create(f"{znodes.BROKER_IDS}/{NO_LEADER}", registration(9))

@@ -45,16 +45,19 @@ class ControllerLocator:
         self._timers = timers
         self._located = located
         self._search: asyncio.Task[None] | None = None
+        self._is_stopped = False
         self.node: ControllerNode | None = None
         """The controller that was located last. None: there was none yet."""
 
     def controller_changed(self, controller_id: BrokerId) -> None:
         """Locate the controller, which may be another process with the same id. -1: unknown."""
         self._cancel()
-        if controller_id != NO_LEADER:
+        if controller_id != NO_LEADER and not self._is_stopped:
             self._search = asyncio.get_running_loop().create_task(self._locate(controller_id))
 
     def stop(self) -> None:
+        """End the search. An election in flight may report a controller afterwards."""
+        self._is_stopped = True
         self._cancel()
 
     def _cancel(self) -> None:
