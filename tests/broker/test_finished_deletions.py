@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from odradek.broker import finished_deletions
 from odradek.broker.finished_deletions import FinishedDeletions
 from odradek.client.connection import TooManyRequests
@@ -99,6 +101,20 @@ def test_a_report_that_failed_is_repeated() -> None:
         controller.deletions.add(TOPICS[:1])
         await asyncio.sleep(10)
         assert controller.reports == [(5, TOPICS[:1])] * (len(failures) + 1)
+
+    run(test)
+
+
+def test_a_report_with_an_unexpected_error_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(controller: Controller) -> None:
+        controller.outcomes.append(ValueError("a defect"))
+        controller.deletions.add(TOPICS[:1])
+        await asyncio.sleep(10)
+        assert controller.reports == [(5, TOPICS[:1])] * 2
+        controller.deletions.add(TOPICS[1:2])
+        await asyncio.sleep(10)
+        assert controller.reports[2:] == [(5, TOPICS[1:2])]
+        assert "a defect" in caplog.text
 
     run(test)
 

@@ -49,6 +49,8 @@ class Broker:
         self.newest = dict.fromkeys(range(partitions), 4)
         self.is_expired = False
         self.visited = 0
+        self.failures = 0
+        """The number of further calls of `changed` that raise."""
         self.scheduled: list[Callable[[], object]] = []
         store: Any = SimpleNamespace(state=self.state, subscribe=lambda _: None)
         self.lease = LeadershipLease(
@@ -57,7 +59,7 @@ class Broker:
             lambda: Heard(self.image_epoch, -1e9),
             lambda: SimpleNamespace(partition=self.image_of),  # type: ignore[arg-type,return-value]
             self,  # type: ignore[arg-type]
-            lambda _: None,
+            self.changed,
             SimpleNamespace(monotonic_ms=lambda: self.now_ms),  # type: ignore[arg-type]
             SimpleNamespace(call_later=self.call_later),  # type: ignore[arg-type]
             TIMEOUT_MS,
@@ -71,6 +73,11 @@ class Broker:
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> Any:
         assert not delay_s
         self.scheduled.append(callback)
+
+    def changed(self, _: TopicPartition) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ValueError("a delayed operation is defective")
 
     # --- ReplicaManager ---
 
@@ -157,6 +164,32 @@ def test_lease_is_renewed_after_all_partitions_were_suspended() -> None:
         seen.append(broker.may_append())
     assert all(last not in each for each in seen)
     assert broker.may_append() == list(range(last))
+
+
+@pytest.mark.parametrize("failures", [1, 2, 7])
+def test_visits_that_fail_begin_again_with_the_next_check(
+    failures: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise the broker would serve no partition until it is restarted."""
+    broker = Broker(2 * PARTITIONS_A_SLICE)
+    partitions = list(range(len(broker.led)))
+
+    def visit() -> None:
+        for _ in range(failures + 1):
+            broker.check()
+            while broker.step():
+                pass
+
+    broker.failures = failures
+    broker.lose()
+    visit()
+    assert all(each.is_suspended for each in broker.led)
+    broker.join()
+    broker.learn()
+    broker.failures = failures
+    visit()
+    assert broker.may_append() == partitions
+    assert [each.levelname for each in caplog.records].count("ERROR") == 2 * failures
 
 
 def test_partitions_are_visited_only_without_a_lease() -> None:

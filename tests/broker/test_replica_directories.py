@@ -31,12 +31,12 @@ class Disk:
         self.offline = False
         self.checks = 0
         self.freed = 0
-        self.space_found: DiskSpace | OSError = DiskSpace(0, 0)
+        self.space_found: DiskSpace | Exception = DiskSpace(0, 0)
         self.files = self
 
     def space(self, _path: str) -> DiskSpace:
         self.checks += 1
-        if isinstance(self.space_found, OSError):
+        if isinstance(self.space_found, Exception):
             raise self.space_found
         return self.space_found
 
@@ -131,6 +131,22 @@ def test_a_disk_whose_space_is_not_known_stays_full(run: Run) -> None:
         await asyncio.sleep(3.5 * CHECK_S)
         assert broker.disk.checks == 3
         assert not broker.disk.freed
+
+    run(test)
+
+
+def test_a_check_with_an_unexpected_error_is_repeated(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(broker: Broker) -> None:
+        broker.disk.space_found = ValueError("a defect")
+        broker.full()
+        await asyncio.sleep(2.5 * CHECK_S)
+        assert broker.disk.checks == 2
+        assert "a defect" in caplog.text
+        broker.disk.space_found = DiskSpace(1 << 40, FREE_BYTES_MIN)
+        await asyncio.sleep(CHECK_S)
+        assert broker.disk.freed == 1
 
     run(test)
 

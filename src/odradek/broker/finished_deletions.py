@@ -87,6 +87,11 @@ class FinishedDeletions:
         except (OSError, TooManyRequests, UnsupportedRequest) as error:
             logger.info("finished deletions are not reported yet: %s", error)
             return False
+        except Exception:
+            logger.exception(
+                "bug in the report of finished deletions. It is sent again. Report the traceback"
+            )
+            return False
         if response.error_code:
             logger.info("finished deletions are not reported yet: error %d", response.error_code)
         return not response.error_code

@@ -228,13 +228,19 @@ class LeadershipLease:
             self._visit()
 
     def _visit(self) -> None:
-        """Run the next time slice of the visits."""
+        """Run the next time slice of the visits. After an error, the next check begins others."""
         if self._is_stopped or self._visits is None:
             return
         try:
             next(self._visits)
         except StopIteration:
             self._visits = None
+        except Exception:
+            logger.exception(
+                "bug in the suspension of partitions. It is tried again. Report the traceback"
+            )
+            self._visits = None
+            self._may_have_suspended = True
         else:
             self._timers.call_later(0, self._visit)
 

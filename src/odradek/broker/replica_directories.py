@@ -159,13 +159,21 @@ class ReplicaDirectories:
     async def _watch_space(self) -> None:
         while self._full:
             await self._timers.sleep(SPACE_CHECK_MS / 1000)
-            for log_dir in list(self._full):
-                if log_dir.offline or await self._has_space(log_dir):
-                    del self._full[log_dir]
-                    log_dir.space_freed()
-                    self._member.heartbeats.withdraw_lost(self._replicas(log_dir))
-                self._member.heartbeats.report_replicas(self._reports(log_dir))
+            try:
+                await self._check_space()
+            except Exception:
+                logger.exception(
+                    "bug in the check of full disks. It is repeated. Report the traceback"
+                )
         self._watch = None
+
+    async def _check_space(self) -> None:
+        for log_dir in list(self._full):
+            if log_dir.offline or await self._has_space(log_dir):
+                del self._full[log_dir]
+                log_dir.space_freed()
+                self._member.heartbeats.withdraw_lost(self._replicas(log_dir))
+            self._member.heartbeats.report_replicas(self._reports(log_dir))
 
     async def _has_space(self, log_dir: LogDir) -> bool:
         loop = asyncio.get_running_loop()
