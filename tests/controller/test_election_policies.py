@@ -23,6 +23,7 @@ from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.messages.config_record import ConfigRecord
@@ -301,3 +302,16 @@ def test_e4_operation_on_the_minimum_of_a_broker_is_refused_among_others() -> No
     with pytest.raises(KafkaError) as raised:
         check_min_isr(change, {}, {"log.cleaner.threads": "2"})
     assert raised.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_policies_of_an_image_parse_each_combination_of_values_once() -> None:
+    names = [TopicName(f"t{number}") for number in range(100)]
+    values = [TWO, {**TWO, "retention.ms": "5"}, {UNCLEAN: "true"}, {"retention.ms": "5"}]
+    image = MetadataImage(topic_configs=PersistentMap(dict(zip(names, values * 25, strict=True))))
+    policy_of = ElectionPolicies(BrokerConfig({})).of(image)
+    expected = [ElectionPolicy(2), ElectionPolicy(2), ElectionPolicy(1, True), ElectionPolicy(1)]
+    first = [policy_of(name) for name in names]
+    assert first == expected * 25
+    assert len({id(each) for each in first}) == 3
+    calls = count_calls(policy_of, names[0]).total
+    assert calls < 20, "nothing is parsed"

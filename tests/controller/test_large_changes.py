@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import TypeVar
+
+import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller import broker_plans, plans
+from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.broker_changes import (
     ELECTION_COST,
     BrokerChanges,
+    Policies,
     planning_broker_changes,
 )
-from odradek.controller.election import ElectionPolicy
+from odradek.controller.election import Election, ElectionPolicy
 from odradek.controller.loading import making_whole_topic
 from odradek.controller.metadata_writer import OPERATIONS_PER_WRITE_MAX
 from odradek.controller.store_operations import store_operations
-from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.ids import LOST_DIRECTORY, BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.feed_state import ImageTransfer, decoding, replacing
-from odradek.metadata.image import BrokerRegistration, MetadataImage
+from odradek.metadata.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.records import MetadataRecord, encode_record
 from odradek.metadata.store.interface import Operation, Written
@@ -186,3 +191,51 @@ def test_operations_of_one_write_have_a_limit() -> None:
         assert not _stable(world).image.topics_by_name
         fence_and_position = 2
         assert largest <= OPERATIONS_PER_WRITE_MAX + fence_and_position
+
+
+def _elections_of_a_slice(work: Callable[[Policies], Generator[None, None, object]]) -> list[int]:
+    """Return the number of elections in each time slice of a plan."""
+    elections = [0]
+
+    def policy(_: TopicName) -> ElectionPolicy:
+        elections[-1] += 1
+        return ElectionPolicy(2)
+
+    for _ in work(policy):
+        elections.append(0)
+    return elections
+
+
+def _led_by_the_second_replica(count: int) -> MetadataImage:
+    partitions = [
+        PartitionImage(number, BrokerId(2), 3, 4, tuple(BROKERS), tuple(BROKERS))
+        for number in range(count)
+    ]
+    topic = TopicImage(TopicName("t"), TOPIC_ID, partitions)
+    return replace(
+        EMPTY,
+        topics_by_name=PersistentMap({topic.name: topic}),
+        topics_by_id=PersistentMap({topic.topic_id: topic}),
+    )
+
+
+@pytest.mark.parametrize("plan", ["balance", "directories", "requested", "isr"])
+def test_elections_of_a_time_slice_are_limited_in_each_plan(plan: str) -> None:
+    image = _led_by_the_second_replica(1_000)
+    keys = [(TOPIC_ID, number) for number in range(1_000)]
+    shrink = AlterPartition(BrokerId(2), -1, 3, 4, ((BrokerId(2), -1),))
+    plans_of: dict[str, Callable[[Policies], Generator[None, None, object]]] = {
+        "balance": lambda of: broker_plans.planning_balance(image, of, 10),
+        "directories": lambda of: broker_plans.planning_directories(
+            image, BrokerId(2), dict.fromkeys(keys, LOST_DIRECTORY), of
+        ),
+        "requested": lambda of: broker_plans.planning_requested_elections(
+            image, Election.PREFERRED, None, of
+        ),
+        "isr": lambda of: broker_plans.planning_alter_partitions(
+            image, [(*key, shrink) for key in keys], of
+        ),
+    }
+    elections = _elections_of_a_slice(plans_of[plan])
+    assert sum(elections) == 1_000
+    assert max(elections) <= ELEMENTS_PER_SLICE // ELECTION_COST

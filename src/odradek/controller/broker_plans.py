@@ -37,6 +37,8 @@ from odradek.protocol.messages.partition_record import PartitionRecord
 from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 
+_ELECTIONS_PER_SLICE = ELEMENTS_PER_SLICE // ELECTION_COST
+
 
 def planning_alter_partitions(
     image: MetadataImage,
@@ -50,7 +52,7 @@ def planning_alter_partitions(
     plan: Plan[list[AlterPartitionResult]] = Plan([])
     seen: set[tuple[Uuid, int]] = set()
     for count, (topic_id, number, request) in enumerate(changes, 1):
-        if not count % (ELEMENTS_PER_SLICE // ELECTION_COST):
+        if not count % _ELECTIONS_PER_SLICE:
             yield
         found = find_partition(image.topics_by_id, topic_id, number)
         if isinstance(found, ErrorCode):
@@ -79,7 +81,7 @@ def planning_directories(
     """Plan the log directories of a broker's replicas, and the elections that follow."""
     plan: Plan[dict[tuple[Uuid, int], ErrorCode]] = Plan({})
     for count, ((topic_id, number), directory) in enumerate(directories.items(), 1):
-        if not count % ELEMENTS_PER_SLICE:
+        if not count % _ELECTIONS_PER_SLICE:
             yield
         found = find_partition(image.topics_by_id, topic_id, number)
         if isinstance(found, ErrorCode):
@@ -150,7 +152,7 @@ def planning_requested_elections(
     requested = _all(image) if partitions is None else iter(partitions)
     elect = elect_preferred if election is Election.PREFERRED else elect_unclean
     for count, (name, number) in enumerate(requested, 1):
-        if not count % ELEMENTS_PER_SLICE:
+        if not count % _ELECTIONS_PER_SLICE:
             yield
         if (name, number) in plan.result:
             continue
@@ -189,7 +191,9 @@ def planning_balance(
     """Plan that first replicas lead again, where a broker leads too few of its partitions."""
     found = yield from imbalanced_partitions(image, image.is_eligible, imbalance_percentage)
     records: list[MetadataRecord] = []
-    for topic_id, number in found:
+    for count, (topic_id, number) in enumerate(found, 1):
+        if not count % _ELECTIONS_PER_SLICE:
+            yield
         topic = image.topics_by_id[topic_id]
         partition = topic.partitions[number]
         try:

@@ -55,16 +55,24 @@ class ElectionPolicies:
         self._parsed = config
 
     def of(self, image: MetadataImage) -> Policies:
-        """Return a function that returns what decides the elections of a topic's partitions."""
+        """Return a function that returns what decides the elections of a topic's partitions.
+
+        It parses each combination of values once.
+        """
         config = self._config_of(image)
         default = _policy(config, _NO_OVERRIDES)
         topic_configs = image.topic_configs
+        parsed: dict[tuple[str | None, str | None], ElectionPolicy] = {(None, None): default}
 
         def policy(name: TopicName) -> ElectionPolicy:
             overrides = topic_configs.get(name)
-            if overrides is None or (MIN_ISR not in overrides and UNCLEAN not in overrides):
+            if overrides is None:
                 return default
-            return _policy(config, overrides)
+            decisive = overrides.get(MIN_ISR), overrides.get(UNCLEAN)
+            found = parsed.get(decisive)
+            if found is None:
+                found = parsed[decisive] = _policy(config, overrides)
+            return found
 
         return policy
 
