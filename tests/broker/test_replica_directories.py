@@ -14,7 +14,7 @@ from odradek.environment.files import DiskSpace
 from odradek.environment.timers import LoopTimers
 from odradek.ids import LOST_DIRECTORY, BrokerId, TopicName, TopicPartition, Uuid
 from odradek.metadata.image import PartitionImage
-from odradek.slicing import in_slices
+from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
 from tests.helpers.virtual_loop import run_virtually
 
 OWN, OTHER = BrokerId(1), BrokerId(2)
@@ -52,7 +52,7 @@ class Broker:
         self.reports: list[Mapping[Any, Uuid]] = []
         self.withdrawn: list[Any] = []
         self.image = PartitionImage(0, OWN, 1, 1, (OWN, OTHER), (OWN, OTHER))
-        partitions = [
+        self.partitions = partitions = [
             SimpleNamespace(
                 topic_partition=TopicPartition(TopicName("t"), number),
                 topic_id=TOPIC_ID,
@@ -192,5 +192,29 @@ def test_a_start_reports_a_replica_whose_directory_the_metadata_does_not_have(ru
         )
         await in_slices(broker.directories.reporting())
         assert {(TOPIC_ID, 0): DIRECTORY} in broker.reports
+
+    run(test)
+
+
+def test_replicas_of_a_full_disk_are_reported_in_time_slices(run: Run) -> None:
+    async def test(broker: Broker) -> None:
+        count = 3 * ELEMENTS_PER_SLICE
+        broker.partitions[:] = [
+            SimpleNamespace(
+                topic_partition=TopicPartition(TopicName("t"), number),
+                topic_id=TOPIC_ID,
+                log=SimpleNamespace(log_dir=broker.disk),
+            )
+            for number in range(count)
+        ]
+        broker.disk.space_found = DiskSpace(1 << 40, 0)
+        broker.full()
+        assert [len(each) for each in broker.reports] == [count]
+        broker.reports.clear()
+        await asyncio.sleep(1.5 * CHECK_S)
+        assert [len(each) for each in broker.reports] == [ELEMENTS_PER_SLICE] * 3
+        assert {key: each for part in broker.reports for key, each in part.items()} == {
+            (TOPIC_ID, number): LOST_DIRECTORY for number in range(count)
+        }
 
     run(test)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import LOST_DIRECTORY, ZERO_UUID, BrokerId, Uuid
-from odradek.slicing import ELEMENTS_PER_SLICE
+from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
 
 if TYPE_CHECKING:
     from odradek.broker.cluster_member import ClusterMember
@@ -173,7 +173,7 @@ class ReplicaDirectories:
                 del self._full[log_dir]
                 log_dir.space_freed()
                 self._member.heartbeats.withdraw_lost(self._replicas(log_dir))
-            self._member.heartbeats.report_replicas(self._reports(log_dir))
+            await in_slices(self._reporting(log_dir))
 
     async def _has_space(self, log_dir: LogDir) -> bool:
         loop = asyncio.get_running_loop()
@@ -192,6 +192,18 @@ class ReplicaDirectories:
             for each in self._replica_manager.partitions()
             if each.log.log_dir is log_dir
         ]
+
+    def _reporting(self, log_dir: LogDir) -> Generator[None, None, None]:
+        """Report the replicas in a log directory. Each time slice reports what it has found."""
+        reports: dict[Replica, Uuid] = {}
+        for count, partition in enumerate(self._replica_manager.partitions(), 1):
+            if partition.log.log_dir is log_dir:
+                reports.update(self._report(partition))
+            if not count % ELEMENTS_PER_SLICE:
+                self._member.heartbeats.report_replicas(reports)
+                reports = {}
+                yield
+        self._member.heartbeats.report_replicas(reports)
 
     def _reports(self, log_dir: LogDir) -> dict[Replica, Uuid]:
         """Return the reports of the replicas in a log directory."""
