@@ -54,6 +54,7 @@ class ListLog:
         self.regions: list[Region] = []
         self.producers = Producers()
         self.is_cold = False
+        self.failure: Exception | None = None
         self.truncations = 0
 
     @property
@@ -87,6 +88,8 @@ class ListLog:
     def read_resident(
         self, offset: int, max_bytes: int, max_offset: int, whole: bool, *, with_aborted: bool
     ) -> LogReadInfo:
+        if self.failure is not None:
+            raise self.failure
         if self.is_cold:
             raise NotResident
         return self.read(offset, max_bytes, max_offset, whole, with_aborted=with_aborted)

@@ -375,3 +375,18 @@ def test_fetch_takes_no_second_file_when_files_are_short_and_does_not_wait() -> 
         assert sizes(manager.fetch(min_bytes=250).value) == [100, 100, 100]
 
     run(check, partitions=3)
+
+
+def test_delayed_fetch_whose_last_read_fails_ends_with_the_error() -> None:
+    async def check(manager: Manager) -> None:
+        result = manager.fetch()
+        assert not result.done
+        manager.logs[1].failure = MemoryError("no memory")
+        for partition in manager.partitions:
+            partition.append(BATCH, 1, 0)
+        await until(lambda: result.done)
+        with pytest.raises(MemoryError):
+            result.get()
+        assert manager.is_idle
+
+    run(check)

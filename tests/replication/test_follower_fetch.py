@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.ids import TopicPartition
 from odradek.log.follower_read import read_for_follower
@@ -19,7 +20,9 @@ from odradek.metadata.image import MetadataImage, TopicImage
 from odradek.replication import follower_fetch, follower_news
 from odradek.replication.delayed_fetch import FetchParams
 from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
+from odradek.replication.follower_fetch import DelayedFollowerFetch
 from odradek.replication.follower_news import FollowerNews
+from odradek.replication.purgatory import Purgatory
 from odradek.replication.replication_state import ReplicationState
 from odradek.result_tasks import wait
 from odradek.results import Result
@@ -565,3 +568,32 @@ def test_follower_that_has_lost_records_moves_back_in_its_session(run: Callable[
         assert broker.visited(a) == []
 
     run(test)
+
+
+class UnreadableManager:
+    """A manager whose partitions cannot be read, for lack of memory."""
+
+    is_out_of_files = False
+
+    def __init__(self) -> None:
+        self.fetches = Purgatory(asyncio.get_running_loop(), LoopTimers())
+
+    def find(self, topic: str, partition: int) -> None:
+        raise MemoryError("no memory")
+
+
+def test_delayed_fetch_whose_last_read_fails_ends_with_the_error() -> None:
+    async def main() -> None:
+        manager: Any = UnreadableManager()
+        params = FetchParams(FetchIsolation.LOG_END, A, 1, 1 << 20, LONG_MS)
+        news = FollowerNews(A, EPOCH)
+        delayed = DelayedFollowerFetch(manager, params, news, [Target(0)])
+        manager.fetches.watch(delayed, LONG_MS)
+        result = delayed.wait_for_news(0)
+        delayed.appended(1)
+        await asyncio.sleep(0)
+        with pytest.raises(MemoryError):
+            result.get()
+        assert news.waiting is None and not manager.fetches.waiting
+
+    asyncio.run(main())

@@ -345,8 +345,14 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Read the partitions again. The data of this read is the result."""
         result = self._result
-        if result is not None:
-            result.follow(sliced(self._last_read()))
+        if result is None:
+            return
+        try:
+            last_read = sliced(self._last_read())
+        except Exception as error:  # noqa: BLE001 - the caller is an event, and the fetch must end
+            result.fail(error)
+        else:
+            result.follow(last_read)
 
     def _last_read(self) -> Generator[Pause, None, Result[FetchData]]:
         read = LogRead(self._manager, self._params)

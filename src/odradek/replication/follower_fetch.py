@@ -178,7 +178,12 @@ class DelayedFollowerFetch(DelayedFetch):
             self._news.waiting = None
 
     def on_complete(self) -> None:
-        self._follower_result.follow(sliced(self._read_last()))
+        try:
+            last_read = sliced(self._read_last())
+        except Exception as error:  # noqa: BLE001 - as in `DelayedFetch`
+            self._follower_result.fail(error)
+        else:
+            self._follower_result.follow(last_read)
 
     def _read_last(self) -> Generator[Pause, None, Result[FollowerData]]:
         news = self._news
