@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from odradek.config.log_config import LogConfig
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, TopicPartition
 from odradek.log.log_append_info import LogAppendInfo
 from odradek.log.log_read import LogReadInfo
@@ -159,4 +159,7 @@ class HeldExecutor(Executor):
     def release(self) -> None:
         held, self.held = self.held, []
         for future, work in held:
-            future.set_result(work())
+            try:
+                future.set_result(work())
+            except (OSError, KafkaError) as error:
+                future.set_exception(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -299,3 +300,26 @@ def test_records_are_deleted_up_to_the_high_watermark(
             assert code is ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(work)
+
+
+def test_deletion_of_a_topic_during_a_flush_is_no_error(
+    logs: LogManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        executor = HeldExecutor()
+        manager = replica_manager(logs, executor)
+        image = image_of(topic(), flush_messages="1")
+        apply(manager, None, image)
+        result = manager.append_internal(KEY, batch())
+        await executor.asked.wait()
+        apply(manager, image, after_deletion(image, "t"))
+        while executor.held:
+            executor.release()
+            await asyncio.sleep(0)
+        await manager.flushes_ended()
+        assert result.error is not None
+        await manager.stop()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert caplog.records == []

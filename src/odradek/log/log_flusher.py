@@ -136,8 +136,10 @@ class LogFlusher:
         with self._lock:
             if offset <= self.recovery_point and not self._rolled and self._epochs_synced:
                 return
-            if self._log_dir.offline or self._closed:
+            if self._log_dir.offline:
                 raise self._log_dir.error()
+            if self._closed:
+                raise self._log_dir.error("the log was closed")
             rolled = list(self._rolled)
             end = offset if offset <= self._segments.active.base_offset else self._log_end_offset()
             try:

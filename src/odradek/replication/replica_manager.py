@@ -681,6 +681,8 @@ class ReplicaManager:
                 # Otherwise the records of that epoch may have been replaced by unflushed ones.
                 is_due = partition.flush_due_offset > 0
         except (OSError, KafkaError) as error:
+            if log.closed and not log.log_dir.offline:
+                return  # the topic was deleted during the flush
             logger.error(
                 "flushing %s failed: %s. Its requests get KAFKA_STORAGE_ERROR until the broker is "
                 "started again",
