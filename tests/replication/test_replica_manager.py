@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from odradek.metadata.persistent import PersistentMap
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
 from testkit.requests import batch as batch_now
+from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.metadata_deltas import after_deletion
 from tests.replication.builders import NODE, apply, replica_manager
 from tests.replication.cluster_fakes import refused
@@ -300,6 +302,36 @@ def test_records_are_deleted_up_to_the_high_watermark(
             assert code is ErrorCode.OFFSET_OUT_OF_RANGE
 
     run(work)
+
+
+def test_topic_id_that_cannot_be_written_fails_the_log_directory_only(
+    tmp_path: Path, executor: ThreadPoolExecutor
+) -> None:
+    """The other partitions are served, as for any other error of a log directory."""
+    files = FaultyFiles()
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    config = BrokerConfig({}).log_config({})
+    logs = LogManager([first], config, ManualClock(), files=files)
+    logs.load()
+    logs.create(KEY, FIRST_ID).append_as_leader(memoryview(batch()), 0, now_ms=0)
+    logs.close()
+    (tmp_path / "first" / "t-0" / "partition.metadata").unlink()
+    logs = LogManager([first, second], config, ManualClock(), files=files)
+    logs.load()
+
+    async def main() -> None:
+        manager = replica_manager(logs, executor)
+        files.fail_pwrite = OSError(errno.EIO, "Input/output error")
+        apply(manager, MetadataImage(offset=1), image_of(topic(partitions=2)))
+        assert files.fail_pwrite is None
+        assert refused(lambda: manager.log(KEY)) is ErrorCode.KAFKA_STORAGE_ERROR
+        other = manager.log(TopicPartition("t", 1))
+        assert [each.offline for each in logs.log_dirs] == [True, False]
+        assert other.log_dir is logs.log_dirs[1]
+        await manager.stop()
+
+    asyncio.run(main())
+    logs.close(clean=False)
 
 
 def test_deletion_of_a_topic_during_a_flush_is_no_error(

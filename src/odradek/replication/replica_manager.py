@@ -237,8 +237,8 @@ class ReplicaManager:
             self._log_manager.assign(key)
             if log.config != config:
                 log.update_config(config)
-        if log.topic_id is None:
-            log.assign_topic_id(topic_id)
+        if log.topic_id is None and not log.log_dir.offline:
+            _assign_topic_id(log, topic_id)
         partition = Partition(key, topic_id, log, self._replication)
         if log.log_dir.offline:
             partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -834,3 +834,12 @@ class ReplicaManager:
             partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if not count % ELEMENTS_PER_SLICE:
                 await end_slice()
+
+
+def _assign_topic_id(log: UnifiedLog, topic_id: Uuid) -> None:
+    """Write the id of a log that was opened without one. If that fails, its directory fails."""
+    try:
+        log.assign_topic_id(topic_id)
+    except KafkaError as error:
+        key = log.topic_partition
+        logger.warning("the topic id of %s cannot be written: %s. It is not served", key, error)
