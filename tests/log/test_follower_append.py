@@ -272,6 +272,25 @@ def test_batch_that_is_shorter_than_a_header_is_refused(tmp_path: Path, size: in
     manager.close()
 
 
+@pytest.mark.parametrize("base_offset", [0, 9])
+@pytest.mark.parametrize("delta", [-1, -9, 2**31 - 1])
+def test_batch_that_ends_before_it_begins_or_is_too_long_is_refused(
+    tmp_path: Path, base_offset: int, delta: int
+) -> None:
+    manager, leader, follower = open_logs(tmp_path)
+    before = filled(leader, 2) if base_offset else b""
+    header = parse_header(batch := batch_of([b"x"]))
+    header = header._replace(base_offset=base_offset, last_offset_delta=delta)
+    HEADER.pack_into(batch, 0, *header._replace(partition_leader_epoch=EPOCH))
+    write_crc(batch)
+    with pytest.raises(KafkaError) as caught:
+        follower.append_as_follower(memoryview(before + batch), EPOCH, now_ms=NOW_MS)
+    assert type(caught.value) is KafkaError
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert follower.log_end_offset == 0
+    manager.close()
+
+
 @pytest.mark.parametrize("others", [0, 2])
 def test_batch_without_records_at_the_end_is_appended(tmp_path: Path, others: int) -> None:
     """Compaction keeps the header of some batches without their records."""

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicPartition
+from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.state import checkpoints
 from odradek.log.truncation import LOGS_SYNCED_ALONE_MAX, LogTruncations, truncate_to
@@ -52,6 +53,10 @@ def fill(log: UnifiedLog, count: int = BATCHES, epochs: int = 3) -> list[bytes]:
         options = {"producer_id": 1, "producer_epoch": 0, "base_sequence": at}
         append(log, [values[-1]], epoch, **options)
     return values
+
+
+def bytes_of(log: UnifiedLog) -> bytes:
+    return b"".join(Path(segment.file.path).read_bytes() for segment in log.segments)
 
 
 def opened(root: Path, files: FaultyFiles | None = None) -> LogManager:
@@ -348,16 +353,91 @@ def test_failed_sync_takes_the_directory_offline(tmp_path: Path) -> None:
     manager.close(clean=False)
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_failed_sync_after_the_cut_fails_the_truncation_unless_the_log_was_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool
+) -> None:
+    """A partition that is deleted during the truncation does not take the directory offline."""
+    files = FaultyFiles()
+    manager = opened(tmp_path, files)
+    log = open_log(manager)
+    fill(log)
+    cut = UnifiedLog.cut
+
+    def cut_with_later_errors(log: UnifiedLog) -> None:
+        cut(log)
+        files.fail_fsync = OSError(errno.EIO, "input/output error")
+        if is_closed:
+            log.close(clean=False)
+
+    monkeypatch.setattr(UnifiedLog, "cut", cut_with_later_errors)
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 7)
+    failed = truncations.execute()
+    assert (log in failed, log.log_dir.offline) == (not is_closed, not is_closed)
+    assert log.is_truncating == (not is_closed)
+    manager.close(clean=False)
+
+
+@pytest.mark.parametrize("readers", [False, True])
+@pytest.mark.parametrize("fully", [False, True])
+@pytest.mark.parametrize("moment", ["before the cut", "in the cut", "after the cut"])
+def test_log_that_is_deleted_during_its_truncation_does_not_take_the_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, fully: bool, readers: bool
+) -> None:
+    """The owner deletes it on another thread. The other logs are truncated."""
+    manager = opened(tmp_path)
+    deleted, log = (manager.create(TopicPartition("t", at), TOPIC_ID) for at in range(2))
+    truncations = LogTruncations()
+    for each in (deleted, log):
+        values = fill(each)
+        each.high_watermark = BATCHES if readers else 0
+        if fully:
+            truncations.truncate_fully_and_start_at(each, 7)
+        else:
+            truncations.truncate_to(each, 7)
+    cut_segments = UnifiedLog._cut_segments
+
+    def cut_and_delete(log: UnifiedLog, cut: Any) -> int:
+        is_deleted = log is deleted and moment != "after the cut"
+        if is_deleted and moment == "before the cut":
+            manager.delete(log.topic_partition)
+        end = cut_segments(log, cut)
+        if is_deleted and moment == "in the cut":
+            manager.delete(log.topic_partition)
+            manager.create(log.topic_partition, Uuid(bytes(15) + b"2"))
+            Path(log.directory).mkdir()
+        return end
+
+    cut = UnifiedLog.cut
+
+    def cut_then_delete(log: UnifiedLog) -> None:
+        cut(log)
+        if log is deleted and moment == "after the cut":
+            manager.delete(log.topic_partition)
+
+    monkeypatch.setattr(UnifiedLog, "_cut_segments", cut_and_delete)
+    monkeypatch.setattr(UnifiedLog, "cut", cut_then_delete)
+    assert truncations.execute() == {}
+    assert not log.log_dir.offline
+    assert values_of(log) == ([] if fully else values[:7])
+    if moment == "in the cut":
+        assert list(Path(deleted.directory).iterdir()) == [], "it belongs to the new topic"
+    manager.close()
+
+
 def test_truncation_in_an_offline_directory_fails(tmp_path: Path) -> None:
     manager = opened(tmp_path)
     log = open_log(manager)
     fill(log)
+    size = len(bytes_of(log))
     truncations = LogTruncations()
     truncations.truncate_to(log, 7)
     log.log_dir.fail(OSError(errno.EIO, "input/output error"), "another log")
     assert [error.code for error in truncations.execute().values()] == [
         ErrorCode.KAFKA_STORAGE_ERROR
     ]
+    assert (log.is_truncating, log.log_end_offset, len(bytes_of(log))) == (True, BATCHES, size)
     manager.close(clean=False)
 
 

@@ -29,7 +29,7 @@ election removes them, the remaining batches are copied to a new file, and reade
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from odradek.errors import KafkaError
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
@@ -104,7 +104,7 @@ class LogTruncations:
             try:
                 log_dir.write_checkpoints()
                 for log in waiting:
-                    log.cut()
+                    _unless_closed(log, log.cut)
                 _sync(log_dir, waiting)
             except OSError as error:
                 what = f"truncating {len(waiting)} logs"
@@ -124,11 +124,19 @@ def _sync(log_dir: LogDir, logs: Sequence[UnifiedLog]) -> None:
         log_dir.files.sync(log_dir.path)
         return
     for log in logs:
-        try:
-            log.flusher.sync_truncated()
-        except OSError:
-            if not log.closed:
-                raise
+        _unless_closed(log, log.flusher.sync_truncated)
+
+
+def _unless_closed(log: UnifiedLog, step: Callable[[], None]) -> None:
+    """Carry out a step, and ignore its error if the log was closed.
+
+    The owner may delete a log at any time. The directory of a deleted log has another name.
+    """
+    try:
+        step()
+    except OSError:
+        if not log.closed:
+            raise
 
 
 def truncate_to(log: UnifiedLog, offset: int) -> None:

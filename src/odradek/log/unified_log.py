@@ -809,7 +809,8 @@ class UnifiedLog:
             self.epochs.clear()
             self.high_watermark = cut.offset
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
-        if self.epochs.dirty:
+        # If it was deleted in the meantime, a new topic may have a directory of its name.
+        if self.epochs.dirty and not self.closed:
             self._write_epochs(sync=False)
         self._written_epoch = self.epochs.latest
         remove_expired_segments(files, self.directory, self.log_end_offset)
