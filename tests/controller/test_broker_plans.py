@@ -296,3 +296,9 @@ def test_requests_for_many_partitions_are_planned_in_time_slices() -> None:
     )
     for plan in plans:
         assert counted(plan)[0] >= 4
+
+
+def test_each_deleted_topic_ends_a_time_slice_of_the_plan() -> None:
+    """The deletion names the brokers of all partitions."""
+    image = _image(_partition(0))
+    assert counted(planning_topic_deletions(image, [A, B]))[0] >= 2

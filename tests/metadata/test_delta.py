@@ -24,6 +24,7 @@ from odradek.metadata.image import (
     TopicImage,
 )
 from odradek.metadata.image_records import (
+    compared,
     difference,
     image_records,
     partition_change,
@@ -460,3 +461,15 @@ def test_long_replays_run_in_time_slices() -> None:
             assert contents(ended.value) == contents(target)
             break
     assert slices >= 4
+
+
+def test_each_removal_of_a_topic_ends_its_time_slice() -> None:
+    """It visits all partitions of the topic."""
+    image = large_images(10)[1]
+    removals = [RemoveTopicRecord(topic_id) for topic_id in image.topics_by_id]
+    assert sum(1 for _ in MetadataDelta(image).replaying(removals)) == 10
+
+
+def test_difference_of_images_counts_the_partitions_of_removed_topics() -> None:
+    image = large_images(1_000)[0]
+    assert sum(record is None for record in compared(image, MetadataImage())) >= 1_000

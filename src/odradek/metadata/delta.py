@@ -274,13 +274,18 @@ class MetadataDelta:
         """Register a broker, as its RegisterBrokerRecord does. `records` does not have it."""
         self.brokers.set(broker.id, broker)
 
-    def replaying(self, records: Iterable[MetadataRecord]) -> Generator[None, None, None]:
-        """Replay records in time slices."""
+    def replaying(self, records: Iterable[MetadataRecord | None]) -> Generator[None, None, None]:
+        """Replay records in time slices. None counts as one, and changes nothing.
+
+        Raises:
+            InvalidRecord: A record does not fit.
+        """
         left = ELEMENTS_PER_SLICE
         for record in records:
-            self.replay(record)
+            if record is not None:
+                self.replay(record)
             left -= 1
-            if not left:
+            if not left or type(record).__name__ == _VISITS_ALL_PARTITIONS:
                 left = ELEMENTS_PER_SLICE
                 yield
 
@@ -560,4 +565,7 @@ _REPLAYS: dict[str, Callable[[MetadataDelta, Any], None]] = {
     "FeatureLevelRecord": _feature,
     "ProducerIdsRecord": _producer_ids,
 }
+
+_VISITS_ALL_PARTITIONS = "RemoveTopicRecord"
+"""The record whose replay visits all partitions of a topic. It ends its time slice."""
 """By the name of the class, so that no class is imported before its first record."""

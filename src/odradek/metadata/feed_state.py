@@ -35,7 +35,6 @@ from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.metadata_feed_response import FeedDelta, MetadataFeedResponse
 from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
 from odradek.protocol.messages.metadata_image_response import MetadataImageResponse
-from odradek.slicing import ELEMENTS_PER_SLICE
 
 FEED_BYTES_MAX = 1024 * 1024
 """Maximum size of the changes of a response, or of a chunk. One record may be larger."""
@@ -234,10 +233,7 @@ def decoding(
     Raises:
         InvalidRecord: A record cannot be decoded or does not fit.
     """
-    for count, frame in enumerate(frames, 1):
-        delta.replay(decode_record(frame))
-        if not count % ELEMENTS_PER_SLICE:
-            yield
+    yield from delta.replaying(map(decode_record, frames))
 
 
 def changing(
@@ -265,9 +261,5 @@ def replacing(
     at = MetadataProvenance(controller_id, *transfer.of)
     whole = yield from transfer.delta.applying(at)
     delta = MetadataDelta(image)
-    for count, record in enumerate(compared(image, whole), 1):
-        if record is not None:
-            delta.replay(record)
-        if not count % ELEMENTS_PER_SLICE:
-            yield
+    yield from delta.replaying(compared(image, whole))
     return delta, (yield from delta.applying(at))

@@ -8,6 +8,7 @@ changed. All functions are generators, because an image may have 100,000 partiti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import TypeVar
 
 from odradek.ids import BrokerId, Uuid
@@ -195,8 +196,11 @@ def _deletions(
         elif before is not None and before.brokers:
             yield deletion_record(topic_id, TopicDeletion(before.name, ()))
 
-    replayed = old.deletions.with_changes({topic.topic_id: deletion_of(topic) for topic in removed})
-    yield from _compared_maps(replayed, new.deletions, records)
+    ended = {}
+    for topic in removed:
+        ended[topic.topic_id] = deletion_of(topic)
+        yield from repeat(None, topic.partition_count)
+    yield from _compared_maps(old.deletions.with_changes(ended), new.deletions, records)
 
 
 def deletion_record(topic_id: Uuid, deletion: TopicDeletion) -> record_classes.TopicDeletionRecord:
