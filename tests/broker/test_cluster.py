@@ -318,6 +318,28 @@ def test_a_broker_stops_if_its_metadata_store_was_replaced(
     run(test)
 
 
+def test_a_broker_stops_if_its_metadata_store_was_restored_from_a_backup(
+    run: Callable[[Test], None],
+) -> None:
+    """It would refuse all metadata of the controllers that follow, whose epochs are lower."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        broker = next(each for each in IDS if each != cluster.controller_id)
+        epoch = cluster.image(broker).controller_epoch
+        other = MemoryStore(cluster.ensemble)
+        await other.open()
+        await other.set(znodes.CONTROLLER_EPOCH, b"%d" % (epoch - 1))
+        cluster.expire(broker)
+        error = await cluster.servers[broker].failed()
+        assert isinstance(error, KafkaError)
+        assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert f"controller epoch {epoch - 1}" in error.message
+        await cluster.stop(broker)
+        await other.close()
+
+    run(test)
+
+
 def test_a_deletion_is_finished_when_every_broker_has_removed_its_logs(
     run: Callable[[Test], None], tmp_path: Path
 ) -> None:

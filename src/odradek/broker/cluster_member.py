@@ -320,17 +320,27 @@ class ClusterMember(ClusterMembership):
             await source.close()
 
     async def _check_store(self) -> None:
-        """Check that the store still belongs to the cluster.
+        """Check that the store still belongs to the cluster, and has the metadata of this broker.
 
         Raises:
-            KafkaError: It was emptied, or is another one.
+            KafkaError: It was emptied or restored from a backup, or is another one.
         """
+        await self._store.sync()  # a server of the store may lag behind the feed
         found = await self._store_cluster_id()
         if found != self.cluster_id:
             content = "is empty" if found is None else f"belongs to another cluster ({found})"
             raise KafkaError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"the metadata store of cluster {self.cluster_id} {content}. The broker stops",
+            )
+        epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
+        number = znodes.valid(znodes.CONTROLLER_EPOCH, int, epoch.data)
+        if number < self.image.controller_epoch:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"the metadata store has the controller epoch {number}, and this broker has "
+                f"metadata of epoch {self.image.controller_epoch}: the store was restored from a "
+                "backup. The broker stops. Its next start takes over the metadata of the store",
             )
 
     async def register(self, registration: BrokerRegistration) -> None:
