@@ -277,15 +277,18 @@ def test_produce_to_a_replicated_partition_costs_the_same_for_any_number_of_reco
                 news.watch(Target(0, partition.leader_epoch), partition)
             connection, transport = open_connection(Dispatcher(server.services).dispatch)
             request = framed(produce(records=records, partition=number, acks=acks), 9)
+            results = []
             for _ in range(WARM_UP + 1):
                 end_offset = partition.log.log_end_offset + added
                 target = Target(end_offset, partition.leader_epoch)
                 execute = received(connection, request)
-                result = count_calls(partial(executed_and_fetched, execute, partition, target))
+                call = partial(executed_and_fetched, execute, partition, target)
+                results.append(count_calls(call))
                 await asyncio.sleep(0)
             assert transport.writes == WARM_UP + 1
             assert partition.log.high_watermark == end_offset
-            return result
+            # The first request in a tick of `Deadlines` sets a timer. The next one does not.
+            return min(results[-2:], key=lambda each: each.total)
 
         counts = {
             each: runner.run(count(records_of(each), each, number))
