@@ -80,8 +80,8 @@ class DelayedProduce(DelayedOperation):
 class DelayedDeleteRecords(DelayedOperation):
     """A deletion of records in one partition, which waits for the low watermark.
 
-    A deletion that the other replicas do not confirm in time
-    has the error REQUEST_TIMED_OUT. The leader has deleted the records.
+    A deletion that the other replicas do not confirm in time has the error REQUEST_TIMED_OUT. The
+    leader has deleted the records.
 
     Args:
         partition: The partition.

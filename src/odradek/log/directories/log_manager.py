@@ -695,8 +695,8 @@ class LogManager:
 
         Flush rolled segments, and logs for which `flush.ms` is due. Write the recovery points when
         a flush moved them, or when their interval is over, and the high watermarks when theirs is
-        over. Remove files whose delay is over. A
-        directory that fails goes offline, and the others are still served.
+        over. Remove files whose delay is over. A directory that fails goes offline, and the others
+        are still served.
         """
         moved = any(log_dir.checkpoint_due for log_dir in self.log_dirs)
         for log in self.all_logs():
