@@ -224,6 +224,17 @@ def test_failures_and_refusals_are_repeated_with_the_newest_epoch() -> None:
     run_virtually(test())
 
 
+def test_report_with_an_unexpected_error_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        channel = Channel(ValueError("a defect"), PERMISSION)
+        sender = heartbeats(channel)
+        assert await sender.shut_down(60_000)
+        assert "a defect" in caplog.text
+        await sender.stop()
+
+    run_virtually(test())
+
+
 def test_shutdown_without_permission_ends_at_its_timeout() -> None:
     async def test() -> None:
         channel = Channel(*[BrokerHeartbeatResponse()] * 100)

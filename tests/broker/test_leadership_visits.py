@@ -216,6 +216,14 @@ def test_stopped_broker_leads_nothing_and_never_again() -> None:
     assert not broker.step() and broker.may_append() == []
 
 
+def test_stop_ends_the_lease_also_if_a_partition_cannot_be_suspended() -> None:
+    """The stop of the broker has further steps, among them the end of its session."""
+    broker = Broker(3)
+    broker.failures = 1
+    asyncio.run(broker.lease.stop())
+    assert broker.may_append() == []
+
+
 def test_new_registration_in_the_image_renews_the_lease() -> None:
     broker = Broker(2)
     broker.lose()

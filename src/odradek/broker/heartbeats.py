@@ -259,6 +259,11 @@ class BrokerHeartbeats:
                 failure,
             )
             return False
+        except Exception:
+            logger.exception(
+                "bug in a report to the controller. It is repeated. Report the traceback"
+            )
+            return False
         if error:
             logger.warning(
                 "the controller refuses a report of broker %d: %s. It is repeated",

@@ -185,7 +185,11 @@ class LeadershipLease:
         if self._timer is not None:
             self._timer.cancel()
         self._replica_manager.expire_lease()
-        await in_slices(self._suspend(Standing.EXPIRED))
+        try:
+            await in_slices(self._suspend(Standing.EXPIRED))
+        except Exception:
+            # The lease of all partitions has ended, so none of them serves requests.
+            logger.exception("bug in the suspension of partitions. Report the traceback")
 
     def image_changed(self, delta: MetadataDelta, _: MetadataImage, __: MetadataImage) -> None:
         """Check the lease when the image has a new registration of a broker."""
