@@ -548,8 +548,6 @@ USED_ELSEWHERE = {
             "resume_writing",
         )
     ),
-    # awaits the controller of a cluster
-    "controller.election.broker_unfenced",
     # awaits mirrored partitions
     "controller.cluster_controller.ClusterController.raise_leader_epochs",
 }

@@ -14,7 +14,6 @@ from odradek.controller.election import (
     Election,
     ElectionPolicy,
     broker_registered,
-    broker_unfenced,
     changed_partition,
     elect_preferred,
     elect_unclean,
@@ -32,6 +31,7 @@ from odradek.metadata.image import (
     LeaderRecoveryState,
     PartitionImage,
 )
+from tests.helpers.elections import broker_unfenced
 
 RECOVERED, RECOVERING = LeaderRecoveryState.RECOVERED, LeaderRecoveryState.RECOVERING
 MIN_ISR_1 = ElectionPolicy(min_insync_replicas=1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller.placement import plan_partitions, plan_topics
+from odradek.controller.placement import placing_partitions, placing_topics
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata.image import BrokerRegistration, MetadataImage, TopicImage
@@ -22,7 +22,7 @@ TOPIC_ID = Uuid(b"0123456789abcdef")
 
 def planned(made: MetadataImage, topic: NewTopic, **config: object) -> CreatedTopic:
     properties = {name.replace("_", "."): value for name, value in config.items()}
-    planning = plan_topics(made, BrokerConfig(properties), [topic], lambda: TOPIC_ID)
+    planning = placing_topics(made, BrokerConfig(properties), [topic], lambda: TOPIC_ID)
     (result,) = run_to_completion(planning)
     if isinstance(result, KafkaError):
         raise result
@@ -138,7 +138,7 @@ def test_compaction_lags_must_agree() -> None:
 
 
 def codes(topics: list[NewTopic]) -> list[ErrorCode | None]:
-    results = run_to_completion(plan_topics(image(), BrokerConfig({}), topics, lambda: TOPIC_ID))
+    results = run_to_completion(placing_topics(image(), BrokerConfig({}), topics, lambda: TOPIC_ID))
     return [result.code if isinstance(result, KafkaError) else None for result in results]
 
 
@@ -189,13 +189,13 @@ def test_manual_assignments_must_have_equal_sizes() -> None:
 )
 def test_partitions_that_cannot_be_added(request_: NewPartitions, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as caught:
-        run_to_completion(plan_partitions(image(1, 2, topics=("t",)), request_))
+        run_to_completion(placing_partitions(image(1, 2, topics=("t",)), request_))
     assert caught.value.code is code
 
 
 def test_added_partitions_follow_the_existing_ones() -> None:
     before = image(topics=("t",)).topics_by_name
-    planning = plan_partitions(image(topics=("t",)), NewPartitions("t", 4, [[1], [1]]))
+    planning = placing_partitions(image(topics=("t",)), NewPartitions("t", 4, [[1], [1]]))
     made = run_to_completion(planning)
     (old,) = before.values()
     assert made.topic_id == old.topic_id
@@ -220,7 +220,7 @@ def test_a_topic_is_created_beside_many_as_cheaply_as_beside_few() -> None:
 
 def test_names_of_one_request_collide_with_each_other() -> None:
     topics = [NewTopic(name) for name in ("a.b", "a_b", "c_d", "c.d", "a.b")]
-    planning = plan_topics(image(topics=("c-d",)), BrokerConfig({}), topics, lambda: TOPIC_ID)
+    planning = placing_topics(image(topics=("c-d",)), BrokerConfig({}), topics, lambda: TOPIC_ID)
     results = run_to_completion(planning)
     codes = [each.code if isinstance(each, KafkaError) else None for each in results]
     collision = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -243,7 +243,7 @@ def test_manual_assignment_needs_a_broker_that_can_lead(state: str) -> None:
     new = NewTopic("a", assignments=[(0, [2]), (1, [1])])
     assert refused(new, made) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, text.format(1))
     with pytest.raises(KafkaError) as caught:
-        run_to_completion(plan_partitions(made, NewPartitions("t", 4, [[2], [1]])))
+        run_to_completion(placing_partitions(made, NewPartitions("t", 4, [[2], [1]])))
     assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert caught.value.message == text.format(3)
     assert planned(made, NewTopic("a", assignments=[(0, [1, 2])])).image.partition_count == 1

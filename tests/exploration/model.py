@@ -42,7 +42,6 @@ from odradek.controller.alter_partition import AlterPartition, alter_partition, 
 from odradek.controller.election import (
     ElectionPolicy,
     broker_registered,
-    broker_unfenced,
     elect_preferred,
     without_brokers,
 )
@@ -52,6 +51,7 @@ from odradek.log.state.leader_epochs import LeaderEpochFileCache
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, PartitionImage
 from odradek.replication.follower_decisions import truncation_for
 from odradek.replication.replication_state import NEVER_MS, IsrProposal, ReplicationState
+from tests.helpers.elections import broker_unfenced
 
 BROKERS = (0, 1, 2)
 LAG_MS = 10

@@ -240,15 +240,6 @@ def without_lost_log(
     return replace(now, partition_epoch=partition.partition_epoch + 1)
 
 
-def broker_unfenced(
-    partition: PartitionImage, acceptable: Acceptable, policy: ElectionPolicy
-) -> PartitionImage | None:
-    """Elect a leader for a partition without one, after a broker has become acceptable."""
-    if partition.leader != NO_LEADER:
-        return None
-    return changed_partition(partition, acceptable, policy)
-
-
 def min_isr_changed(
     partition: PartitionImage, acceptable: Acceptable, policy: ElectionPolicy
 ) -> PartitionImage | None:

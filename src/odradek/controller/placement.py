@@ -23,7 +23,7 @@ from odradek.metadata.topics import (
 from odradek.slicing import ELEMENTS_PER_SLICE
 
 
-def plan_topics(
+def placing_topics(
     image: MetadataImage,
     config: BrokerConfig,
     topics: Sequence[NewTopic],
@@ -139,12 +139,12 @@ def _new_partitions(
     return partitions
 
 
-def plan_partitions(
+def placing_partitions(
     image: MetadataImage, request: NewPartitions, between: Between = min
 ) -> Generator[None, None, TopicImage]:
     """Return the topic with the partitions added, after time slices.
 
-    A request adds partitions to a topic only once. `between` is as for `plan_topics`.
+    A request adds partitions to a topic only once. `between` is as for `placing_topics`.
 
     Raises:
         KafkaError: The request is refused.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller.placement import plan_partitions, plan_topics
+from odradek.controller.placement import placing_partitions, placing_topics
 from odradek.controller.plan import Plan, Planning
 from odradek.controller.replica_placer import Between
 from odradek.errors import ErrorCode, KafkaError
@@ -47,8 +47,8 @@ def planning_topics(
     new_uuid: Callable[[], Uuid],
     between: Between = min,
 ) -> Planning[list[CreatedTopic | KafkaError]]:
-    """Plan the creation of the valid topics of a request. `between` is as for `plan_topics`."""
-    plan = Plan((yield from plan_topics(image, config, topics, new_uuid, between)))
+    """Plan the creation of the valid topics of a request. `between` is as for `placing_topics`."""
+    plan = Plan((yield from placing_topics(image, config, topics, new_uuid, between)))
     left = ELEMENTS_PER_SLICE
     for created in plan.result:
         if isinstance(created, KafkaError):
@@ -93,7 +93,7 @@ def planning_partitions(
     left = ELEMENTS_PER_SLICE
     for request in requests:
         try:
-            topic = yield from plan_partitions(image, request, between)
+            topic = yield from placing_partitions(image, request, between)
         except KafkaError as error:
             plan.result.append(error)
             continue
