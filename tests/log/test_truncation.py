@@ -426,6 +426,17 @@ def test_log_that_is_deleted_during_its_truncation_does_not_take_the_directory_o
     manager.close()
 
 
+def test_truncation_that_has_waited_for_a_flush_does_not_cut_a_closed_log(tmp_path: Path) -> None:
+    """Another topic may have its name, and the segments of that topic the names of its files."""
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    fill(log)
+    manager.delete(log.topic_partition)
+    with pytest.raises(KafkaError):
+        log.flusher.truncate(lambda: pytest.fail("cut"))
+    manager.close()
+
+
 def test_truncation_in_an_offline_directory_fails(tmp_path: Path) -> None:
     manager = opened(tmp_path)
     log = open_log(manager)

@@ -8,6 +8,8 @@ therefore copied when the response is made.
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.environment.files import Files
 from odradek.log.log_read import LogReadInfo
 from odradek.log.residency import read_resident, read_waiting
@@ -31,16 +33,19 @@ def read_for_follower(
         KafkaError: As for `UnifiedLog.read`.
         NotResident: Without `wait`, the disk would have to be read.
     """
-    reading = log.read if wait else log.read_resident
-    found = reading(offset, max_bytes, log.log_end_offset, min_one_message=True)
+    end, files = log.log_end_offset, log.log_dir.files
+    if wait:
+        copy = partial(_copy_uncommitted, files, high_watermark, wait=True)
+        return log.read(offset, max_bytes, end, min_one_message=True, complete=copy)
+    found = log.read_resident(offset, max_bytes, end, min_one_message=True)
     try:
-        return _copy_uncommitted(log.log_dir.files, found, high_watermark, wait=wait)
+        return _copy_uncommitted(files, high_watermark, found, wait=False)
     except OSError as error:
         raise log.read_failed(error, offset) from error
 
 
 def _copy_uncommitted(
-    files: Files, read: LogReadInfo, high_watermark: int, *, wait: bool
+    files: Files, high_watermark: int, read: LogReadInfo, *, wait: bool
 ) -> LogReadInfo:
     """Return the read with a region that ends at the high watermark, and a copy of the rest."""
     segment, region = read.segment, read.region

@@ -196,8 +196,14 @@ class LogFlusher:
             self.recovery_point = min(self.recovery_point, offset)
 
     def truncate(self, cut: Callable[[], int]) -> None:
-        """Call `cut`, which truncates the log and returns its new end, while no flush runs."""
+        """Call `cut`, which truncates the log and returns its new end, while no flush runs.
+
+        Raises:
+            KafkaError: The log was closed. Another log may have its directory's name by now.
+        """
         with self._lock:
+            if self._closed:
+                raise self._log_dir.error("the log was closed")
             end = cut()
             with self._point_lock:
                 self._point_max = LONG_MAX

@@ -9,6 +9,9 @@ from odradek.log.segments.log_segment import LogSegment
 from odradek.log.segments.log_segments import LogSegments
 from odradek.records.region import FileRegion
 
+COLD_READ_BYTES = 1_048_576
+"""Number of bytes of a region that a read from the disk brings into the page cache."""
+
 
 @dataclass(slots=True)
 class LogReadInfo:
@@ -40,7 +43,10 @@ NOTHING_READ = LogReadInfo(None)
 def read_segments(
     segments: list[LogSegment], offset: int, max_bytes: int, max_offset: int, min_one_message: bool
 ) -> LogReadInfo:
-    """Read as `UnifiedLog.read` does. The owner may append, roll and delete in the meantime."""
+    """Read as `UnifiedLog.read` does. The owner may append, roll and delete in the meantime.
+
+    Afterwards the first `COLD_READ_BYTES` of the region are in the page cache.
+    """
     for at, segment in enumerate(segments):
         end = segment.size  # before the lookups: a batch appended later is not below the end
         found = segment.locate(offset) if offset < max_offset else None
@@ -52,7 +58,10 @@ def read_segments(
             if bound is not None:
                 end = min(end, bound[0])
         file = segment.file.open()
-        return cut_region(segment, file, position, end, first_size, max_bytes, min_one_message)
+        read = cut_region(segment, file, position, end, first_size, max_bytes, min_one_message)
+        if read.region is not None:
+            read.region.touch(0, min(read.region.length, COLD_READ_BYTES))
+        return read
     return LogReadInfo(None)
 
 

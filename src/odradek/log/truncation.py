@@ -134,7 +134,7 @@ def _unless_closed(log: UnifiedLog, step: Callable[[], None]) -> None:
     """
     try:
         step()
-    except OSError:
+    except (OSError, KafkaError):
         if not log.closed:
             raise
 

@@ -8,7 +8,7 @@ threads at the same time. Regions may be used on any thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from odradek.config.log_config import LogConfig
@@ -47,9 +47,6 @@ from odradek.records.batch import (
 from odradek.records.batch_run import BatchRun, parse_run
 from odradek.records.control import EndTransactionMarker
 from odradek.records.validate import BatchRules, Writable, validate_batch
-
-COLD_READ_BYTES = 1_048_576
-"""Number of bytes of a region that a read from the disk brings into the page cache."""
 
 POSITION_HINTS_MAX = 64
 """Maximum number of remembered (offset, position) pairs of consumers at the end of the log."""
@@ -536,14 +533,14 @@ class UnifiedLog:
         min_one_message: bool,
         *,
         with_aborted: bool = False,
+        complete: Callable[[LogReadInfo], LogReadInfo] | None = None,
     ) -> LogReadInfo:
         """Read whole batches from the batch that contains `offset` up to `max_offset` (exclusive).
 
         The region is cut at `max_bytes`, possibly inside a batch, as in Kafka. With
         `min_one_message` its first batch is always whole. The caller closes the region.
 
-        Runs on any thread, and waits for the disk. Afterwards the first `COLD_READ_BYTES` of the
-        region are in the page cache.
+        Runs on any thread, and waits for the disk. The last step is `complete`, which may read.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE outside of log start and end, or KAFKA_STORAGE_ERROR.
@@ -554,14 +551,16 @@ class UnifiedLog:
             segments = self.segments.from_offset(offset)
             try:
                 found = read_segments(segments, offset, max_bytes, max_offset, min_one_message)
-                if found.region is not None:
-                    found.region.touch(0, min(found.region.length, COLD_READ_BYTES))
                 if with_aborted:
                     found.aborted = self.aborted_in(offset, found)
+                if complete is not None:
+                    found = complete(found)
             except OSError as error:
-                if isinstance(error, FileNotFoundError) and any(s.deleted for s in segments):
+                if not (isinstance(error, FileNotFoundError) and any(s.deleted for s in segments)):
+                    raise self.read_failed(error, offset) from error
+                if truncations == self.truncations:
                     continue  # the owner deleted or replaced segments in the meantime
-                raise self.read_failed(error, offset) from error
+                found = LogReadInfo(None)  # not confirmed: a truncation removes segments
             found.truncations = truncations
             return found
 
