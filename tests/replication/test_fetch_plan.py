@@ -461,3 +461,53 @@ def test_f11_response_to_a_fetch_before_a_pause_is_void_at_an_equal_position() -
     respond(plan.catch_up)
     request(plan, plan.catch_up)
     assert plan.catch_up.sent(*replica.key).is_current()
+
+
+def test_replica_that_was_paused_in_sync_begins_again_in_catch_up() -> None:
+    plan, replica = FetchPlan(SETTINGS), replica_of(0)
+    plan.resume(replica)
+    plan.fetched(replica, 0, has_records=False)
+    request(plan, plan.in_sync)
+    respond(plan.in_sync)
+    for _ in range(BEHIND_RESPONSES_MAX - 1):
+        plan.fetched(replica, 10, has_records=True)
+    plan.pause(replica)
+    assert (replica.is_in_sync, replica.responses_behind) == (False, 0)
+    plan.resume(replica)
+    assert (replica.key in plan.in_sync, replica.key in plan.catch_up) == (False, True)
+    request(plan, plan.catch_up)
+    plan.position_changed(replica)
+    respond(plan.catch_up)
+    assert named(request(plan, plan.catch_up)) == [0]
+
+
+def test_replica_that_was_never_fetched_does_not_keep_the_leader_from_waiting() -> None:
+    plan, paused, other = FetchPlan(SETTINGS), replica_of(0), replica_of(1)
+    for each in (paused, other):
+        plan.resume(each)
+    plan.pause(paused)
+    request(plan, plan.catch_up)
+    plan.responded(plan.catch_up)
+    respond(plan.catch_up)
+    assert plan.limits(plan.catch_up, request(plan, plan.catch_up))[0] == CATCH_UP_WAIT_MAX_MS
+
+
+def test_each_replica_wakes_when_its_own_backoff_is_over() -> None:
+    plan, first, second = FetchPlan(SETTINGS), replica_of(0), replica_of(1)
+    for each in (first, second):
+        plan.resume(each)
+    plan.back_off(first, 0)
+    plan.back_off(second, 40)
+    assert plan.wake(SETTINGS.backoff_ms - 1) == []
+    assert plan.wake(SETTINGS.backoff_ms) == [first]
+    assert plan.wake(SETTINGS.backoff_ms + 40) == [second]
+
+
+@pytest.mark.parametrize("configured", [CATCH_UP_BYTES_MAX - 1, CATCH_UP_BYTES_MAX + 1])
+def test_partition_in_catch_up_has_at_most_the_bytes_of_a_response(configured: int) -> None:
+    plan = FetchPlan(FetcherSettings(partition_max_bytes=configured))
+    sizes = []
+    for session in (plan.in_sync, plan.catch_up):
+        session.add(replica_of(0))
+        sizes.append(request(plan, session).topics[0].partitions[0].partition_max_bytes)
+    assert sizes == [configured, min(configured, CATCH_UP_BYTES_MAX)]

@@ -11,6 +11,7 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode
+from odradek.log.truncation import LogTruncations
 from odradek.log.unified_log import UnifiedLog
 from odradek.replication import replica_fetcher
 from odradek.replication.fetch_session_handler import PARTITIONS_A_REQUEST_MAX
@@ -249,6 +250,14 @@ def test_truncations_of_many_partitions_are_begun_in_slices(
     """Those of a slice are executed together, before the next slice."""
     slices = count_slices(monkeypatch)
     a_slice = SLICE_COST_MAX // TRUNCATION_COST
+    executed: list[int] = []
+    execute = LogTruncations.execute
+
+    def noted(truncations: LogTruncations) -> Any:
+        executed.append(len(truncations))
+        return execute(truncations)
+
+    monkeypatch.setattr(LogTruncations, "execute", noted)
 
     async def test(it: Follower) -> None:
         partitions = [it.partition(number) for number in range(a_slice + 10)]
@@ -264,6 +273,8 @@ def test_truncations_of_many_partitions_are_begun_in_slices(
         await until(lambda: len(it.executor.held) == 2)
         assert len(slices) == 1
         assert [each for each in partitions if not each.log.is_truncating] == [unfollowed]
+        it.release()
+        assert executed == [begun, len(partitions) - 1 - begun], "each log on one thread"
 
     run_follower(tmp_path, test)
 

@@ -455,6 +455,52 @@ def test_lost_or_refused_lookup_is_repeated_after_a_backoff(tmp_path: Path) -> N
     run_follower(tmp_path, test)
 
 
+@pytest.mark.parametrize("kind", ["error", "no partition", "negative offsets"])
+def test_lookup_without_offsets_truncates_nothing_and_does_not_delay_the_others(
+    tmp_path: Path, kind: str
+) -> None:
+    async def test(it: Follower) -> None:
+        refused, other = it.partition(0), it.partition(1)
+        for each in (refused, other):
+            append(each.log, [(2, 8)])
+        it.follow(refused, other)
+        it.catch_up.answer(*(failed(each, ErrorCode.OFFSET_OUT_OF_RANGE) for each in range(2)))
+        for asked in tuple(it.control.asked):
+            response = list_offsets(asked.request, {0: (0, 3), 1: (0, 3)})
+            first = response.topics[0].partitions[0]
+            if kind == "error":
+                first.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif kind == "no partition":
+                del response.topics[0].partitions[0]
+            else:
+                first.offset = -1
+            it.control.respond(response, 10)
+        await asyncio.sleep(0)
+        assert [each.log.is_truncating for each in (refused, other)] == [False, True]
+        it.catch_up.answer(session_id=0)
+        it.timers.advance(SETTINGS.backoff_ms)
+        fetched = [(each.partition, each.fetch_offset) for each in it.catch_up.partitions]
+        assert fetched == [(0, 8)]
+
+    run_follower(tmp_path, test)
+
+
+def test_lookup_is_repeated_while_the_leaders_address_is_not_known(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 8)])
+        it.follow(partition)
+        del it.brokers[LEADER]
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        it.catch_up.answer(session_id=0)
+        it.brokers[LEADER] = registration(1)
+        it.timers.advance(SETTINGS.backoff_ms)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        assert it.control.asked
+
+    run_follower(tmp_path, test)
+
+
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_late_lookup_of_an_earlier_epoch_changes_nothing(tmp_path: Path, is_lost: bool) -> None:
     async def test(it: Follower) -> None:

@@ -252,6 +252,18 @@ def test_stop_sends_nothing_more() -> None:
     assert proposer.outcomes == []
 
 
+def test_partitions_of_a_refused_request_are_not_judged() -> None:
+    queue, pending = ProposalQueue(), proposal(1)
+    proposer = Proposer(0, pending)
+    queue.add(proposer, pending)  # type: ignore[arg-type]
+    assert queue.begin_request()
+    partition = PartitionData(0, 0, LEADER, 5, [1], 0, 11)
+    topics = [TopicData(TOPIC, [partition])]
+    refused = AlterPartitionResponse(0, int(ErrorCode.STALE_BROKER_EPOCH), topics)
+    (outcome,) = queue.end_request(refused)
+    assert (outcome.error, outcome.result) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
 def test_request_is_limited_and_the_rest_follows() -> None:
     queue = ProposalQueue()
     count = PARTITIONS_PER_REQUEST_MAX + 1
