@@ -1,9 +1,10 @@
-"""Reads for followers: up to the log's end, with the records above the high watermark copied.
+"""Reads for followers: a region of committed records, or a copy of records that may be truncated.
 
 A region is sent by sendfile, which hands over pages of the file. A leader that is deposed truncates
 records above the high watermark in place, possibly while a response is sent. A follower would then
-get zeros, or parts of other batches whose offsets and epochs no CRC covers. These records are
-therefore copied when the response is made.
+get zeros, or parts of other batches whose offsets and epochs no CRC covers. A region therefore ends
+at the high watermark. Records above it are copied when the response is made, if it has no region.
+Otherwise the follower fetches them next.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from odradek.log.unified_log import UnifiedLog
 def read_for_follower(
     log: UnifiedLog, offset: int, max_bytes: int, high_watermark: int, *, wait: bool
 ) -> LogReadInfo:
-    """Read as `UnifiedLog.read` does. `LogReadInfo.copied` follows the region.
+    """Read as `UnifiedLog.read` does, either a region or `LogReadInfo.copied`.
 
     Args:
         log: The leader's log.
         offset: The first offset.
-        max_bytes: The maximum size of region and copy. The first batch may be larger.
+        max_bytes: The maximum size of region or copy. The first batch may be larger.
         high_watermark: The high watermark, or an earlier one.
         wait: Whether the disk may be read. Then this may run on any thread, and the owner confirms
             the result (`UnifiedLog.confirm`).
@@ -47,7 +48,10 @@ def read_for_follower(
 def _copy_uncommitted(
     files: Files, high_watermark: int, read: LogReadInfo, *, wait: bool
 ) -> LogReadInfo:
-    """Return the read with a region that ends at the high watermark, and a copy of the rest."""
+    """Return the read with a region that ends at the high watermark.
+
+    If it has no committed record, return a copy of the records and no region.
+    """
     segment, region = read.segment, read.region
     if segment is None or region is None:
         return read
@@ -59,14 +63,10 @@ def _copy_uncommitted(
         start = max(found[0] - region.position, 0)
     if start >= region.length:
         return read
-    length, position = region.length - start, region.position + start
-    fetch = read_waiting if wait else read_resident
-    copied = fetch(files, region.held().fd, length, position, length)
     if start:
         region.shorten(start)
-    else:
-        region.close()
-        region = None
-    return LogReadInfo(
-        region, read.first_batch_cut, segment, read.aborted, read.truncations, copied
-    )
+        return read
+    fetch = read_waiting if wait else read_resident
+    copied = fetch(files, region.held().fd, region.length, region.position, region.length)
+    region.close()
+    return LogReadInfo(None, read.first_batch_cut, segment, read.aborted, read.truncations, copied)

@@ -23,8 +23,8 @@ class LogReadInfo:
         segment: The segment with the region.
         aborted: (producer id, first offset) of the aborted transactions that overlap the region,
             or None unless they were requested.
-        copied: The records after the region that are not committed, copied: a leader that is
-            deposed may truncate them while the response is sent (`follower_read`).
+        copied: A copy of uncommitted records, without a region: a leader that is deposed may
+            truncate them while the response is sent (`follower_read`).
         truncations: Number of truncations of the log before the read began, for
             `UnifiedLog.confirm`.
     """

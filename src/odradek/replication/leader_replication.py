@@ -315,7 +315,7 @@ class LeaderReplication:
         max_bytes: int,
         cold_result: Callable[[], LogReadInfo] | None,
     ) -> None:
-        """Read records up to the log end into `data`. The uncommitted ones are copied."""
+        """Read committed records into `data`, or a copy of uncommitted ones if there are none."""
         log, high_watermark = self._log, data.high_watermark
         try:
             if cold_result is None:
@@ -327,10 +327,7 @@ class LeaderReplication:
         except NotResident:
             read = partial(read_for_follower, log, offset, max_bytes, high_watermark, wait=True)
             raise ColdRead(read) from None
-        data.region = info.region
-        if info.region is None:
-            data.copied = info.copied
-        # Otherwise the follower fetches the records above the high watermark next.
+        data.region, data.copied = info.region, info.copied
 
     # --- changes of the ISR ---
 
