@@ -107,6 +107,26 @@ def test_broker_that_is_alone_takes_over_when_it_can_again() -> None:
         assert node.controller._failed_terms == 0
 
 
+def test_broker_that_leaves_others_the_first_chance_follows_the_one_that_is_elected() -> None:
+    with running() as world:
+        waiting, other = _standby(world)
+        active = world.active()
+        assert active is not None
+        waiting.controller._failed_terms = 5
+        world.run(_blocked(world, other, True))
+        world.run(active.kill())
+        while world.ensemble.tree.find(znodes.CONTROLLER) is not None:
+            world.advance(0.1)
+        world.advance(1)
+        assert "contention" in waiting.controller._armed
+        world.run(_blocked(world, other, False))
+        while world.active() is None:
+            world.advance(0.1)
+        world.advance(0.5)
+        assert world.active() is other
+        assert waiting.controller.controller_id == other.id
+
+
 def test_brokers_that_all_fail_contend_ever_more_rarely_and_not_together() -> None:
     with running() as world:
         controllers = [node.controller for node in world.nodes.values()]

@@ -107,10 +107,14 @@ async def _controller(store: MetadataStore, watch: Watcher) -> Node | None:
 
 async def find_other(store: MetadataStore, watch: Watcher) -> Standby | None:
     """Return the controller of another session, or None if there is none. Register the watch."""
-    current = await _controller(store, watch)
-    if current is None or current.stat.ephemeral_owner == store.session_id:
-        return None
-    return _standby(current)
+    while True:
+        current = await _controller(store, watch)
+        if current is not None:
+            is_own = current.stat.ephemeral_owner == store.session_id
+            return None if is_own else _standby(current)
+        # A read of a node that does not exist registers no watch.
+        if await store.exists(znodes.CONTROLLER, watch) is None:
+            return None
 
 
 def _standby(node: Node) -> Standby:
