@@ -30,6 +30,7 @@ from odradek.metadata.store.interface import (
     BadVersionError,
     Check,
     Create,
+    Delete,
     Operation,
     Performed,
     SessionState,
@@ -75,12 +76,17 @@ class RecordingEnsemble(MemoryEnsemble):
     def _commit(self, operations: Sequence[Operation], session_id: int) -> list[Performed]:
         epoch = self._epoch()
         is_prepared = self.tree.find(znodes.METADATA) is not None
+        controller = self.tree.find(znodes.CONTROLLER)
         try:
             performed = super()._commit(operations, session_id)
         except BadVersionError as error:
             if error.path == znodes.CONTROLLER_EPOCH:
                 self.coverage["elections and writes that the epoch refuses"] += 1
             raise
+        if len(operations) == 2 and operations[1] == Delete(znodes.CONTROLLER):
+            self.coverage["resignations"] += 1
+            if controller is None or controller.stat.ephemeral_owner != session_id:
+                self.violations.append("a resignation deletes the node of another session")
         if is_prepared:
             self._check(operations, epoch)
         return performed

@@ -75,7 +75,16 @@ COVERED = (
     "registered unclean restarts",
     "expired sessions",
     "requests without an outcome",
+    "resignations",
 )
+
+
+def _id() -> str:
+    return "cluster"
+
+
+def _defect() -> str:
+    raise RuntimeError("a defect of this broker")
 
 
 class ControllersMachine(RuleBasedStateMachine):
@@ -271,6 +280,12 @@ class ControllersMachine(RuleBasedStateMachine):
         self.coverage["expired sessions"] += 1
         self._call(lambda: self.world.ensemble.expire(store.session_id))
 
+    @rule(number=NODES)
+    def break_take_overs(self, number: BrokerId) -> None:
+        """Let all take-overs of a broker fail, or none of them again."""
+        attributes = self._node(number).controller.__dict__
+        attributes["_cluster_id"] = _defect if attributes["_cluster_id"] is not _defect else _id
+
     @rule()
     def administrator_deletes_controller(self) -> None:
         """Kafka's operators force an election so. Both controllers then have a session."""
@@ -365,6 +380,7 @@ class ControllersMachine(RuleBasedStateMachine):
             return
         for node in self.world.nodes.values():
             node.polls = True
+            node.controller.__dict__["_cluster_id"] = _id
         self.world.advance(60)
         # A broker that was unregistered while it runs is registered by the next controller.
         self.administrator_deletes_controller()
