@@ -92,14 +92,15 @@ def test_cancelled_operation_never_completes() -> None:
     async def check(purgatory: Purgatory) -> None:
         operation = Operation(purgatory)
         purgatory.watch(operation, 60_000)
+        timer = operation.timer
         operation.cancel()
         operation.holds = True
         assert operation.try_complete()
         operation.force_complete()
         operation.expire()
         assert operation.calls == ["released"]
-        assert operation.timer is not None
-        assert operation.timer.cancelled()
+        assert timer is not None
+        assert timer.cancelled()
 
     run(check)
 

@@ -13,7 +13,9 @@ new segment.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
+from typing import Protocol
 
 from odradek.config.log_config import LONG_MAX
 from odradek.environment.files import READ, OpenFile
@@ -25,10 +27,20 @@ from odradek.log.state import checkpoints
 from odradek.log.state.producer_files import sync_producer_files
 
 
+class FlushedLog(Protocol):
+    """The log that owns a flusher."""
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+
 class LogFlusher:
     """Owner of the recovery point.
 
     `flush_to` may be called from any thread, and the other methods by the owner of the log.
+
+    The flusher has a weak reference to its log. A deleted log is then in no reference cycle, and is
+    freed at once. The callers of the methods keep the log alive.
     """
 
     def __init__(
@@ -38,13 +50,13 @@ class LogFlusher:
         log_dir: LogDir,
         segments: LogSegments,
         recovery_point: int,
-        log_end_offset: Callable[[], int],
+        log: weakref.ref[FlushedLog],
     ) -> None:
         self._topic_partition = topic_partition
         self._directory = directory
         self._log_dir = log_dir
         self._segments = segments
-        self._log_end_offset = log_end_offset
+        self._log = log
         self.recovery_point = recovery_point
         self.last_flush_ms = -1
         self._rolled: list[LogSegment] = []
@@ -68,6 +80,11 @@ class LogFlusher:
             return self.recovery_point
         base_offset = self._segments.active.base_offset  # before `_rolled`: see `segment_rolled`
         return min([base_offset, self.recovery_point, *(s.base_offset for s in self._rolled)])
+
+    def _log_end_offset(self) -> int:
+        log = self._log()
+        assert log is not None, "the caller has a reference to it"
+        return log.log_end_offset
 
     def file_created(self) -> None:
         """Have the next flush sync the directory, because it has a new file."""

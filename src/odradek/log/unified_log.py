@@ -8,6 +8,7 @@ threads at the same time. Regions may be used on any thread.
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -102,7 +103,7 @@ class UnifiedLog:
             log_dir,
             self.segments,
             recovery_point,
-            lambda: self.log_end_offset,
+            weakref.ref(self),
         )
         self.closed = False
         self.jitter_ms = jitter_ms

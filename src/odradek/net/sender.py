@@ -80,6 +80,10 @@ def close_regions(chunks: Any) -> None:
             chunk.close()
 
 
+def _ended(*_: object) -> None:
+    """Callback of a sender whose connection is closed."""
+
+
 class Sender:
     """The queue of one connection, which owns it and reports pauses and the end.
 
@@ -244,8 +248,12 @@ class Sender:
             self._continue()
 
     def drop(self) -> None:
-        """Close the regions that were not sent, because the connection is closed."""
+        """Close the regions that were not sent, because the connection is closed.
+
+        The sender calls the connection no longer. A reference to it would be a reference cycle.
+        """
         self._closed = True
+        self._on_idle = self._on_failure = _ended
         self.busy = False
         self.unsent_bytes = 0
         if self._reading_ahead:

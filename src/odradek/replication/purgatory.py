@@ -82,6 +82,7 @@ class DelayedOperation:
         self.completed = True
         if self.timer is not None:
             self.timer.cancel()
+            self.timer = None  # it refers to the operation: no reference cycle is left
         self.release()
 
 

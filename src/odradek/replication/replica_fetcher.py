@@ -161,6 +161,10 @@ class FetcherParts:
     storage_failed: Callable[[FollowedReplica], None]
 
 
+def _ignore(_: Result[FetchResponse]) -> None:
+    """Callback of the responses to a connection that no fetcher uses."""
+
+
 class _Connection:
     """One connection for fetches: its session, and the channel while the leader's address is known.
 
@@ -177,7 +181,7 @@ class _Connection:
         self.name = name
         self.session = session
         self.channel: LeaderChannel | None = None
-        self.responded: Callable[[Result[FetchResponse]], None] = lambda _: None
+        self.responded: Callable[[Result[FetchResponse]], None] = _ignore
         self.processing: Result[None] = _DONE
         self.retry_ms: float | None = None
         self.failures = 0
@@ -287,7 +291,9 @@ class ReplicaFetcher:
             self.remove(replica)
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         for connection in self._connections:
+            connection.responded = _ignore  # no reference cycle is left
             connection.processing.cancel()
             if connection.channel is not None:
                 connection.channel.close()
