@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from odradek.broker.log_cleaner import LogCleaner
     from odradek.broker.replica_directories import ReplicaDirectories
     from odradek.broker.requests.cluster import ClusterMembership
+    from odradek.collector import Collector
     from odradek.controller.cluster_controller import ClusterController
     from odradek.environment.timers import Timer
     from odradek.log.cleaner.worker_protocol import CleanerWorker
@@ -104,6 +105,8 @@ class BrokerServer:
         cluster_store: Returns a session, which is not open, with the metadata store of a cluster
             of several brokers. In place of `store` and `membership`.
         cluster_settings: The settings of that cluster.
+        collector: The garbage collector of a process that has no other broker. Default: None, the
+            broker leaves the collector unchanged.
     """
 
     services: Services
@@ -119,6 +122,7 @@ class BrokerServer:
         membership: ClusterMembership | None = None,
         cluster_store: Callable[[], MetadataStore] | None = None,
         cluster_settings: ClusterSettings | None = None,
+        collector: Collector | None = None,
     ) -> None:
         self.config = config
         self._environment = environment or Environment()
@@ -131,6 +135,7 @@ class BrokerServer:
         self._membership = membership
         self._cluster_store = cluster_store
         self._cluster_settings = cluster_settings
+        self._collector = collector
         self._failure: Exception | None = None
         self._failed = asyncio.Event()
         self._directories: ReplicaDirectories | None = None
@@ -327,6 +332,8 @@ class BrokerServer:
         await asyncio.get_running_loop().run_in_executor(self._threads.executor, load)
         close = partial(self._close_logs, log_manager, registered)
         self._stopping.add("the logs", close, self._stopping.limits.logs_ms)
+        if self._collector is not None:
+            self._collector.freeze_loaded()
 
     def _metadata_store(self) -> SingleNodeStore:
         if self._store is not None:
@@ -450,10 +457,24 @@ class BrokerServer:
             self._apply_broker_configs,
             self._apply_quotas,
             self._apply_controller,
-            services.replica_manager.apply,
+            self._apply_partitions,
             services.coordinators.on_metadata,
         ):
             metadata.subscribe(subscriber)
+
+    def _apply_partitions(
+        self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage
+    ) -> Generator[None, None, None]:
+        """Apply a change to the partitions. Freeze their objects in time slices of their own."""
+        replica_manager, collector = self.services.replica_manager, self._collector
+        for _ in replica_manager.apply(delta, old, new):
+            yield
+            if collector is not None and collector.is_due(replica_manager.partition_count):
+                collector.freeze(replica_manager.partition_count)
+                yield
+        if collector is not None and collector.is_due(replica_manager.partition_count):
+            yield
+            collector.freeze(replica_manager.partition_count)
 
     def _apply_broker_configs(
         self, delta: MetadataDelta, _old: MetadataImage, _new: MetadataImage

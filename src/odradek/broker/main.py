@@ -84,6 +84,7 @@ def _make_server(
 ) -> BrokerServer:
     from odradek.broker.broker import BrokerServer
     from odradek.broker.zookeeper_cluster import cluster_on_zookeeper
+    from odradek.collector import Collector
 
     cluster = cluster_on_zookeeper(config, environment)
     return BrokerServer(
@@ -92,6 +93,7 @@ def _make_server(
         stop_limits=stop_limits,
         cluster_store=None if cluster is None else cluster.create_store,
         cluster_settings=None if cluster is None else cluster.settings,
+        collector=Collector(),
     )
 
 

@@ -1,0 +1,205 @@
+"""Objects that `gc.freeze` may keep: none of a deleted topic or of a closed connection stays.
+
+The tests disable the garbage collector. An object that is in a reference cycle would then stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from odradek.broker.broker import BrokerServer
+from odradek.broker.main import _make_server
+from odradek.collector import PARTITIONS_FROZEN_TOGETHER, Collector
+from odradek.config.broker import BrokerConfig
+from odradek.environment.environment import Environment
+from odradek.log.unified_log import UnifiedLog
+from odradek.metadata.store.memory import MemoryStore
+from odradek.net.connection import Connection
+from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
+from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from odradek.protocol.messages.delete_topics_response import DeleteTopicsResponse
+from odradek.replication.delayed_produce import DelayedProduce
+from odradek.replication.followed_replica import FollowedReplica
+from odradek.replication.leader_replication import LeaderReplication
+from odradek.replication.partition import Partition
+from odradek.replication.replica_fetcher import ReplicaFetcher
+from odradek.testing import Broker
+from testkit.requests import fetch, produce
+from testkit.wire import WireClient
+from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
+
+PARTITIONS = 3
+ROUND_TRIPS_MAX = 200
+"""Requests during which the broker frees the objects. A few are enough."""
+
+
+@pytest.fixture(autouse=True)
+def without_collections() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def living(*types: type[Any]) -> int:
+    """Return the number of objects of these types, which may have no weak references."""
+    return sum(type(each) in types for each in gc.get_objects())
+
+
+def logs_of(*servers: BrokerServer) -> list[ref[UnifiedLog]]:
+    return [ref(log) for each in servers for log in each.services.log_manager.all_logs()]
+
+
+def test_a_deleted_topic_and_a_closed_connection_are_freed_without_the_collector() -> None:
+    earlier = living(Partition, Connection)
+    config = {"file.delete.delay.ms": 0}
+    with Broker() as broker, WireClient(broker.bootstrap_servers) as other:
+        other.call(ApiVersionsRequest("other", "1"), 3)
+        broker.create_topic("t", PARTITIONS, config)
+        with WireClient(broker.bootstrap_servers) as client:
+            for partition in range(PARTITIONS):
+                for _ in range(3):  # the connection remembers a request that is repeated
+                    client.call(produce(partition=partition, acks=-1), 9)
+                    client.call(fetch(partitions=(partition,)), 11)
+            client.call(fetch(partitions=(0,), offset=3, max_wait_ms=1), 11)
+            logs = logs_of(broker.server)
+            assert len(logs) == PARTITIONS
+            assert all(log() for log in logs)
+            assert living(Partition, Connection) == earlier + PARTITIONS + 2
+            client.call(DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=60_000), 6)
+        for _ in range(ROUND_TRIPS_MAX):
+            other.call(ApiVersionsRequest("other", "1"), 3)
+            if living(Partition, Connection) == earlier + 1:
+                break
+        broker.advance(60)
+        for _ in range(ROUND_TRIPS_MAX):
+            other.call(ApiVersionsRequest("other", "1"), 3)
+            if not any(log() for log in logs):
+                break
+        assert [log() for log in logs] == [None] * PARTITIONS
+        assert living(Partition, Connection) == earlier + 1
+
+
+@pytest.mark.parametrize("other_topic", [True, False])
+def test_a_deleted_topic_of_a_cluster_is_freed_without_the_collector(
+    tmp_path: Path, patient: None, *, other_topic: bool
+) -> None:
+    """The other topic keeps the fetchers. Without it they end with the topic."""
+    types = (Partition, LeaderReplication, FollowedReplica, DelayedProduce, ReplicaFetcher)
+
+    async def test(cluster: ClusterBrokers) -> None:
+        if other_topic:
+            await cluster.create_topic("other", 4, 2)
+        earlier = living(*types)
+        others = {log() for log in logs_of(*cluster.servers.values())}
+        await cluster.create_topic("t", 4, 2)
+        for number in range(4):
+            assert not (await cluster.produce("t", b"a", partition=number)).error_code
+            assert await cluster.fetch("t", number) == [b"a"]
+        logs = [log for log in logs_of(*cluster.servers.values()) if log() not in others]
+        assert len(logs) == 8
+        assert living(*types) > earlier + 8
+        cluster.close_channels()
+        request = DeleteTopicsRequest([DeleteTopicState("t")], timeout_ms=60_000)
+        await cluster.call(1, request, DeleteTopicsResponse)
+        await cluster.until(lambda: living(*types) == earlier)
+        await cluster.until(lambda: not any(log() for log in logs))
+
+    run_with_cluster(tmp_path, test, count=2, config={"log.segment.delete.delay.ms": "0"})
+
+
+class CountedCollector(Collector):
+    """A collector that freezes nothing and records when it would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen: list[int] = []
+
+    def freeze_loaded(self) -> None:
+        self.frozen.append(0)
+
+    def freeze(self, partitions: int) -> None:
+        self.frozen.append(partitions)
+        self._frozen = partitions
+
+
+def test_a_broker_freezes_its_logs_and_each_group_of_new_partitions(tmp_path: Path) -> None:
+    async def run() -> None:
+        collector = CountedCollector()
+        properties = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+        config = BrokerConfig.from_properties(properties)
+        server = BrokerServer(config, store=MemoryStore(), collector=collector)
+        await server.start()
+        try:
+            assert collector.frozen == [0]
+            for number in range(5):
+                await server.create_topic(f"t{number}", PARTITIONS_FROZEN_TOGETHER // 2, {})
+            assert collector.frozen == [
+                0,
+                PARTITIONS_FROZEN_TOGETHER,
+                2 * PARTITIONS_FROZEN_TOGETHER,
+            ]
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def test_partitions_that_replace_deleted_ones_are_not_frozen_again() -> None:
+    collector, count = CountedCollector(), PARTITIONS_FROZEN_TOGETHER
+    collector.freeze(10 * count)
+    assert not collector.is_due(11 * count - 1)
+    assert collector.is_due(11 * count)
+    assert not collector.is_due(5 * count)
+    assert not collector.is_due(6 * count - 1)
+    assert collector.is_due(6 * count)
+
+
+FREEZE = """
+import gc
+from odradek.collector import Collector
+
+class Cycle:
+    freed = 0
+    def __init__(self): self.cycle = self
+    def __del__(self): Cycle.freed += 1
+
+gc.disable()
+garbage, alive = Cycle(), Cycle()
+del garbage
+Collector().freeze(7)
+assert Cycle.freed == 1, "the garbage is freed first"
+frozen = gc.get_freeze_count()
+assert frozen > 1_000, frozen
+del alive
+gc.collect()
+assert Cycle.freed == 1, "a frozen object is not visited"
+"""
+
+
+def test_the_collector_frees_garbage_and_freezes_the_other_objects() -> None:
+    """In a process of its own: the objects of the tests are not frozen."""
+    subprocess.run([sys.executable, "-c", FREEZE], check=True)
+
+
+def test_the_process_of_serve_has_a_collector(tmp_path: Path) -> None:
+    config = BrokerConfig.from_properties({"log.dirs": str(tmp_path)})
+    assert isinstance(_make_server(config, Environment(), None)._collector, Collector)
+
+
+def test_an_embedded_broker_freezes_nothing() -> None:
+    frozen = gc.get_freeze_count()
+    with Broker() as broker:
+        broker.create_topic("t", 2 * PARTITIONS_FROZEN_TOGETHER)
+        assert gc.get_freeze_count() == frozen
