@@ -155,7 +155,9 @@ class FetchPlanMachine(RuleBasedStateMachine):
     def truncated(self, replica: FollowedReplica, cut: int) -> None:
         log = replica.log
         assert isinstance(log, Log)
+        self.plan.truncate(replica)
         log.log_end_offset = max(0, log.log_end_offset - cut)
+        self.plan.pause(replica)
         self.plan.resume(replica)
 
     @rule(delay_ms=st.integers(1, SETTINGS.backoff_ms))

@@ -14,6 +14,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID
 from odradek.protocol.fetch_session import FINAL_EPOCH
+from odradek.protocol.messages.fetch_request import FetchRequest
 from odradek.protocol.messages.fetch_response import EpochEndOffset, PartitionData
 from odradek.records.batch_run import BATCHES_A_RUN_MAX
 from odradek.replication.fetch_plan import CATCH_UP_BYTES_MAX, CATCH_UP_WAIT_MAX_MS
@@ -242,7 +243,8 @@ def test_flush_precedes_the_next_fetch_of_a_replica_that_moves(tmp_path: Path) -
 def fetched_offsets(it: Follower) -> list[int]:
     """Return the offsets of the fetches in flight."""
     asked = [each for channel in it.channels for each in channel.asked]
-    topics = [topic for each in asked for topic in each.request.topics]
+    fetches = [each.request for each in asked if isinstance(each.request, FetchRequest)]
+    topics = [topic for each in fetches for topic in each.topics]
     return [each.fetch_offset for topic in topics for each in topic.partitions]
 
 
@@ -352,6 +354,30 @@ def test_malformed_response_does_not_end_the_fetches_of_partitions_that_it_pause
         if paused.error_code:
             await look_up(it, {0: (0, 1)})
         assert (await after_truncation(it)).fetch_offset == 1
+
+    run_follower(tmp_path, test)
+
+
+def test_end_of_an_earlier_truncation_does_not_resume_a_partition_that_waits_for_a_lookup(
+    tmp_path: Path,
+) -> None:
+    """The thread has ended, and a new epoch and two responses precede its callback."""
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 8)])
+        it.follow(partition)
+        it.catch_up.answer(diverging(0, 2, 6))
+        it.catch_up.answer(session_id=0)  # of the session without partitions
+        it.release()
+        it.follow(partition, epoch=6)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        it.catch_up.answer(session_id=0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert fetched_offsets(it) == []
+        await look_up(it, {0: (0, 3)})
+        assert (await after_truncation(it)).fetch_offset == 3
 
     run_follower(tmp_path, test)
 

@@ -82,6 +82,11 @@ class FetchPlan:
         self._withdraw(replica)
         replica.phase = ReplicaPhase.PAUSED
 
+    def truncate(self, replica: FollowedReplica) -> None:
+        """Keep a paused replica waiting for the end of a truncation. Then it is paused again."""
+        assert replica.phase is ReplicaPhase.PAUSED
+        replica.phase = ReplicaPhase.TRUNCATING
+
     def back_off(self, replica: FollowedReplica, now_ms: float) -> None:
         """Do not fetch the replica before `replica.fetch.backoff.ms` has passed."""
         self._withdraw(replica)

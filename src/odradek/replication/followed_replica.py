@@ -22,7 +22,11 @@ class ReplicaPhase(Enum):
 
     FETCHING = auto()
     PAUSED = auto()
-    """Its log is truncated, or the leader's offsets are looked up. Something will resume it."""
+    """New, or its log is flushed, or the leader's offsets are looked up, or the rest of a response
+    is applied before its log is truncated. The end of that work resumes it.
+    """
+    TRUNCATING = auto()
+    """Its log is truncated, possibly for an earlier leader. The end of that resumes it."""
     BACKING_OFF = auto()
     """After an error, until `replica.fetch.backoff.ms` has passed."""
     STOPPED = auto()

@@ -227,8 +227,12 @@ class ReplicaFetcher:
         self._begin(replica)
 
     def truncated(self, replica: FollowedReplica) -> None:
-        """Fetch a replica whose log was truncated, unless it was added after that."""
-        if replica.phase is ReplicaPhase.PAUSED:
+        """Fetch a replica that waits for the end of a truncation of its log.
+
+        It may have been added after that, and wait for a flush or a lookup.
+        """
+        if replica.phase is ReplicaPhase.TRUNCATING:
+            self._plan.pause(replica)
             self._begin(replica)
             self.fetch()
 
@@ -242,8 +246,8 @@ class ReplicaFetcher:
         """
         log = replica.log
         if log.is_truncating:
-            return
-        if log.unflushed_messages >= log.config.flush_messages:
+            self._plan.truncate(replica)
+        elif log.unflushed_messages >= log.config.flush_messages:
             self._flush_first(replica, 1)
         else:
             self._plan.resume(replica)
@@ -678,6 +682,7 @@ class ReplicaFetcher:
                 replica, cause = diverging[0]
                 # It may have been stopped in the meantime.
                 if replica.phase is ReplicaPhase.PAUSED and self._cut(replica, cause, truncations):
+                    self._plan.truncate(replica)
                     truncated.append(replica.partition)
                 diverging.popleft()
         finally:
@@ -806,6 +811,7 @@ class ReplicaFetcher:
                 if not truncations.truncate_to(log, restart.offset):
                     self._back_off(replica, ErrorCode.OFFSET_OUT_OF_RANGE, "its log is in range")
                     continue
+            self._plan.truncate(replica)
             truncated.append(replica.partition)
         if truncated:
             self._parts.truncations.start(truncations, truncated)
