@@ -234,7 +234,7 @@ def _sendfile_above_high_watermark(patches: Patches) -> None:
     from odradek.net import sender
 
     patches.set(sender, "SMALL_REGION_BYTES", 0)
-    patches.replace(follower_read, "_copy_uncommitted", lambda _files, read, _high, wait: read)
+    patches.replace(follower_read, "_copy_uncommitted", lambda _files, _high, read, wait: read)
 
 
 CLUSTER_MUTANTS = tuple(
