@@ -159,14 +159,23 @@ class SimulatedProducer(Client):
                 batch.done = True  # acks=0: the result is not known
                 self.world.count("batches without acknowledgement")
             else:
-                failed = self._take(batch, *outcome, failed)
+                failed = self._take(batch, address, *outcome, failed)
         if failed is not None:
             raise failed
 
     def _take(
-        self, batch: Batch, response: ProduceResponse, step: int, failed: Exception | None
+        self,
+        batch: Batch,
+        address: tuple[str, int],
+        response: ProduceResponse,
+        step: int,
+        failed: Exception | None,
     ) -> Exception | None:
-        """Take the response to one batch. Return the first failure of the batches so far."""
+        """Take the response to one batch. Return the first failure of the batches so far.
+
+        A deposed leader that does not know it yet lacks the batches that its successor has. A
+        client whose metadata is old may ask it, and Kafka's leader refuses the sequence as well.
+        """
         (topic,) = response.responses
         (part,) = topic.partition_responses
         key = batch.key
@@ -186,7 +195,9 @@ class SimulatedProducer(Client):
             if failed is not None:  # the batch before it has to come first
                 return failed
             self.world.count("producers forgotten")
-            if not self.world.may_lose(key):
+            if self.world.is_deposed(key, address):
+                self.world.count("sequences refused by deposed leaders")
+            elif not self.world.may_lose(key):
                 self.world.violation(
                     f"{self.name}: the broker forgot producer {self.producer_id}: {error.name} for "
                     f"sequence {batch.sequence} of {key.topic}-{key.partition}, try {batch.tries}: "

@@ -311,6 +311,14 @@ class Simulation:
         model = self.model_of(key) if self.is_cluster else None
         return not key.durable or (model is not None and model.unclean_elections > 0)
 
+    def is_deposed(self, key: Key, address: tuple[str, int]) -> bool:
+        """Return whether another broker was observed as leader in a later epoch."""
+        model = self.model_of(key) if self.is_cluster else None
+        if model is None or model.epoch < 0:
+            return False
+        newest = model.leaders[model.epoch]
+        return all(m.node_id != newest for m in self.machines if m.host == address[0])
+
     def producer_id_given(self, producer_id: int, to: str) -> None:
         self.cluster.producer_id_given(producer_id, to)
 
