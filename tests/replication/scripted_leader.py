@@ -19,6 +19,7 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import BrokerRegistration, Endpoint
 from odradek.protocol.codec import Message, decode, encode
+from odradek.protocol.fetch_session import FINAL_EPOCH
 from odradek.protocol.messages.fetch_request import FetchPartition, FetchRequest
 from odradek.protocol.messages.fetch_response import (
     EpochEndOffset,
@@ -336,3 +337,21 @@ def run_follower(root: Path, test: Callable[[Follower], Any], **options: Any) ->
 
     asyncio.run(main())
     assert not problems
+
+
+def fetched_offsets(it: Follower) -> list[int]:
+    """Return the offsets of the fetches in flight."""
+    asked = [each for channel in it.channels for each in channel.asked]
+    fetches = [each.request for each in asked if isinstance(each.request, FetchRequest)]
+    topics = [topic for each in fetches for topic in each.topics]
+    return [each.fetch_offset for topic in topics for each in topic.partitions]
+
+
+async def back_off(it: Follower) -> None:
+    """Let the backoffs of the replicas and connections pass. Close the sessions without them."""
+    for _ in range(4):
+        for channel in it.channels:
+            if channel.asked and channel.fetch.session_epoch == FINAL_EPOCH:
+                channel.answer(session_id=0)
+        it.timers.advance(SETTINGS.backoff_ms)
+        await asyncio.sleep(0)
