@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.broker import replica_directories
 from odradek.broker.heartbeats import (
     ASSIGNMENTS_MAX,
     BrokerHeartbeats,
@@ -21,6 +22,7 @@ from odradek.broker.heartbeats import (
     Sender,
 )
 from odradek.broker.replica_directories import ReplicaDirectories, Storage, replica_report
+from odradek.controller.cluster_controller import ClusterController, HeartbeatResult
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import LOST_DIRECTORY, ZERO_UUID, BrokerId, Uuid
@@ -92,6 +94,17 @@ def test_directory_that_fails_during_a_heartbeat_is_reported_by_the_next_one() -
     again = reports.next_request(SENDER, 5)
     assert isinstance(again, BrokerHeartbeatRequest)
     assert again.offline_log_dirs == [A, B]
+
+
+def test_failure_of_the_last_directory_is_reported_before_replicas() -> None:
+    reports = Reports(has_no_directory=True)
+    reports.replicas[TOPIC, 3] = A
+    reports.failed_directories[A] = None
+    first = reports.next_request(SENDER, 5)
+    assert first == BrokerHeartbeatRequest(7, 70, 5, offline_log_dirs=[A])
+    reports.beaten(first, BrokerHeartbeatResponse())
+    assert reports.has_reported_failures and not reports.is_complete
+    assert isinstance(reports.next_request(SENDER, 5), AssignReplicasToDirsRequest)
 
 
 def test_shutdown_is_requested_until_it_is_permitted() -> None:
@@ -301,6 +314,30 @@ def test_reports_of_a_failed_directory_do_not_wait_for_each_other() -> None:
     run_virtually(test())
 
 
+def test_report_of_the_last_failure_is_repeated_until_the_controller_has_recorded_it() -> None:
+    async def test() -> None:
+        channel = Channel(ConnectionError("refused"), BrokerHeartbeatResponse())
+        sender = heartbeats(channel, [-1, 70])
+        assert await sender.report_last_failure([A, B], 10_000)
+        assert [each.offline_log_dirs for each in channel.requests] == [[A, B]] * 2
+        assert await sender.report_last_failure([A, B], 10_000), "recorded already"
+        await sender.stop()
+
+    run_virtually(test())
+
+
+def test_report_of_the_last_failure_ends_at_its_timeout() -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        sender = heartbeats(Channel(*[ConnectionError("refused")] * 100))
+        began = loop.time()
+        assert not await sender.report_last_failure([A], 10_000)
+        assert loop.time() - began == 10
+        await sender.stop()
+
+    run_virtually(test())
+
+
 def test_shutdown_waits_for_its_own_permission_after_other_reports() -> None:
     async def test() -> None:
         channel = Channel(BrokerHeartbeatResponse(), *[BrokerHeartbeatResponse()] * 2, PERMISSION)
@@ -429,6 +466,65 @@ def test_broker_fails_with_its_last_directory(run: Callable[..., None]) -> None:
         assert failure.code is ErrorCode.KAFKA_STORAGE_ERROR
         await cluster.stop(2)
         await cluster.until(lambda: cluster.leader("t", 0) == cluster.leader("t", 1) == 1)
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_e4_broker_stops_after_the_controller_has_recorded_that_its_last_directory_failed(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_controller: bool
+) -> None:
+    """Without its boot id, its next start in the same boot does not count as clean."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        active = cluster.controller_id
+        failed = active if is_controller else active % 3 + 1
+        other = failed % 3 + 1
+        await cluster.create_topic("t", assignment=[[failed, other]])
+        recording, recorded = asyncio.Event(), asyncio.Event()
+        heartbeat = ClusterController.broker_heartbeat
+
+        async def delayed(*arguments: Any, **options: Any) -> Any:
+            recording.set()
+            await recorded.wait()
+            return await heartbeat(*arguments, **options)
+
+        monkeypatch.setattr(ClusterController, "broker_heartbeat", delayed)
+        server = cluster.servers[failed]
+        for each in server.services.log_manager.log_dirs:
+            each.fail(OSError("broken"), "test")
+        failure = asyncio.ensure_future(server.failed())
+        await recording.wait()
+        refused = await cluster.produce("t", b"x", at=failed)
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert not failure.done()
+        assert cluster.image(other).brokers[BrokerId(failed)].boot_id
+        recorded.set()
+        assert isinstance(await failure, KafkaError)
+        controller = cluster.member(active).cluster_controller
+        assert not controller.image.brokers[BrokerId(failed)].boot_id
+        assert cluster.member(failed).lifecycle._registration is not None
+        assert not cluster.member(failed).lifecycle._registration.boot_id
+        await cluster.stop(failed)
+        await cluster.until(lambda: cluster.leader("t") == other)
+
+    run(test)
+
+
+def test_broker_stops_with_its_last_directory_if_the_controller_does_not_respond(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_directories, "LAST_REPORT_TIMEOUT_MS", 100)
+
+    async def refuse(*_: object, **__: object) -> HeartbeatResult:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    async def test(cluster: ClusterBrokers) -> None:
+        monkeypatch.setattr(ClusterController, "broker_heartbeat", refuse)
+        for each in cluster.servers[2].services.log_manager.log_dirs:
+            each.fail(OSError("broken"), "test")
+        assert isinstance(await cluster.servers[2].failed(), KafkaError)
+        monkeypatch.undo()
 
     run(test)
 

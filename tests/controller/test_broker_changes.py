@@ -14,7 +14,7 @@ from odradek.controller.broker_changes import (
     planning_elections,
 )
 from odradek.controller.broker_plans import planning_directories
-from odradek.controller.election import ElectionPolicy
+from odradek.controller.election import ElectionPolicy, stopped_cleanly
 from odradek.errors import ErrorCode
 from odradek.ids import LOST_DIRECTORY, ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.delta import LEADER_UNCHANGED, MetadataDelta, MetadataProvenance
@@ -470,6 +470,22 @@ def test_e4_replica_of_a_directory_that_had_failed_did_not_stop_cleanly(is_back:
     image = _elr_member_after_a_failed_directory(DIRECTORIES[3], DIRECTORIES[2])
     found = (DIRECTORIES[1], DIRECTORIES[2]) if is_back else (DIRECTORIES[1],)
     assert _elr_after_restart(image, *found) == _brokers(1)
+
+
+def test_e4_replica_whose_last_directory_had_failed_does_not_lead_from_the_elr() -> None:
+    """The controller has removed the boot id. A write error may have dropped pages."""
+    one = _registration(2, directories=(DIRECTORIES[2],))
+    image = _image_with(one, _partition(1, 2, replicas=_brokers(1, 2)))
+    failed = replace(one, boot_id="", in_controlled_shutdown=True)
+    for changes in (BrokerChanges({BrokerId(2): failed}), _fenced(1)):
+        image = _after(image, _records(image, changes, min_insync_replicas=2))
+    assert _first(image).elr == _brokers(1, 2)
+    previous = image.brokers[BrokerId(2)]
+    assert (previous.boot_id, previous.epoch) == ("", one.epoch)
+    clean = stopped_cleanly(previous, -1, "boot", one.directories)
+    again = BrokerChanges({BrokerId(2): replace(one, epoch=2, fenced=False)}, {BrokerId(2): clean})
+    image = _after(image, _records(image, again, min_insync_replicas=2))
+    assert (_first(image).leader, _first(image).elr) == (NO_LEADER, _brokers(1))
 
 
 @pytest.mark.parametrize("directory", [DIRECTORIES[1], ZERO_UUID, LOST_DIRECTORY])

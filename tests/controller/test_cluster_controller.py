@@ -755,6 +755,30 @@ def test_sole_member_of_an_isr_that_was_killed_leads_again(same_boot: bool) -> N
         _stable(world)
 
 
+def test_e4_restart_after_the_last_directory_failed_is_unclean_also_in_the_same_boot() -> None:
+    with running() as world:
+        _topic_of_others(world)
+        leader = _sole_member(world)
+        beat = BrokerHeartbeatRequest(
+            leader.id, leader.broker_epoch, offline_log_dirs=list(leader.directories)
+        )
+
+        async def fail() -> None:
+            response = await wait(BrokerRequests(world.controller()).broker_heartbeat(beat))
+            assert not response.error_code
+
+        world.run(fail())
+        world.run(leader.kill())
+        world.advance(25)
+        assert _partition(world).leader == NO_LEADER
+        world.run(leader.restart())
+        world.advance(25)
+        assert _partition(world).leader == leader.id
+        assert _partition(world).leader_recovery_state
+        assert world.controller().image.brokers[leader.id].boot_id == leader.boot_id
+        _stable(world)
+
+
 def test_broker_that_loses_its_session_has_stopped_cleanly() -> None:
     """Its process is the same, although neither its boot id nor a file proves it."""
     with running() as world:

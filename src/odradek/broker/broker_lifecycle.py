@@ -210,6 +210,11 @@ class BrokerLifecycle:
             online = [each for each in self._registration.directories if each != directory]
             self._registration = replace(self._registration, directories=tuple(online))
 
+    def last_directory_failed(self) -> None:
+        """Leave the proof of a clean stop out of later registrations: no log directory works."""
+        if self._registration is not None:
+            self._registration = replace(self._registration, boot_id="")
+
     # --- sessions ---
 
     def _session_changed(self, state: SessionState) -> None:

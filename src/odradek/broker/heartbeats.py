@@ -7,6 +7,7 @@ BrokerHeartbeat (KIP-631) only when it has something to report:
   the request until the controller permits the shutdown (rule E5).
 - A log directory has failed. Before that, AssignReplicasToDirs (KIP-858) says which replicas it
   had, so that the controller moves their leaderships.
+- No log directory works. The controller records that, and the broker stops afterwards.
 
 `Reports` decides on the next request, without input and output. `BrokerHeartbeats` sends them, one
 at a time, until everything is reported.
@@ -68,12 +69,14 @@ class Reports:
         may_shut_down: The controller has permitted it.
         replicas: The log directory of each replica that is to be reported.
         failed_directories: All log directories that have failed.
+        has_no_directory: No log directory works. The directories of replicas are then less urgent.
     """
 
     wants_shutdown: bool = False
     may_shut_down: bool = False
     replicas: dict[Replica, Uuid] = field(default_factory=dict)
     failed_directories: dict[Uuid, None] = field(default_factory=dict)
+    has_no_directory: bool = False
     _reported: int = 0
 
     @property
@@ -81,15 +84,23 @@ class Reports:
         """Whether there is nothing to report."""
         return (
             not self.replicas
-            and self._reported == len(self.failed_directories)
+            and self.has_reported_failures
             and (self.may_shut_down or not self.wants_shutdown)
         )
+
+    @property
+    def has_reported_failures(self) -> bool:
+        """Whether the controller has recorded all failed log directories."""
+        return self._reported == len(self.failed_directories)
 
     def next_request(
         self, sender: Sender, metadata_offset: int
     ) -> AssignReplicasToDirsRequest | BrokerHeartbeatRequest:
-        """Return the next request. Replicas come before the failure of their directory."""
-        if not self.replicas:
+        """Return the next request.
+
+        Replicas come before the failure of their directory, unless it is the last directory.
+        """
+        if not self.replicas or (self.has_no_directory and not self.has_reported_failures):
             return BrokerHeartbeatRequest(
                 *sender,
                 metadata_offset,
@@ -175,6 +186,7 @@ class BrokerHeartbeats:
         self._reports = Reports()
         self._sending: asyncio.Task[None] | None = None
         self._permitted = asyncio.Event()
+        self._recorded = asyncio.Event()
 
     def directory_failed(self, directory: Uuid | None, replicas: Mapping[Replica, Uuid]) -> None:
         """Report a log directory that has failed.
@@ -217,6 +229,28 @@ class BrokerHeartbeats:
         finally:
             timer.cancel()
         return self._reports.may_shut_down
+
+    async def report_last_failure(self, directories: Iterable[Uuid], timeout_ms: float) -> bool:
+        """Report that no log directory works. Return when the controller has recorded it.
+
+        Args:
+            directories: The ids of all log directories.
+            timeout_ms: Upper bound of the wait.
+
+        Returns:
+            Whether the controller has recorded it.
+        """
+        self._reports.failed_directories.update(dict.fromkeys(directories))
+        self._reports.has_no_directory = True
+        if self._reports.has_reported_failures:
+            return True
+        self._send()
+        timer = self._timers.call_later(timeout_ms / 1000, self._recorded.set)
+        try:
+            await self._recorded.wait()
+        finally:
+            timer.cancel()
+        return self._reports.has_reported_failures
 
     async def stop(self) -> None:
         """Send nothing from now on."""
@@ -287,4 +321,6 @@ class BrokerHeartbeats:
         response = await wait(sent)
         if not response.error_code:
             self._reports.beaten(request, response)
+            if self._reports.has_no_directory and self._reports.has_reported_failures:
+                self._recorded.set()
         return response.error_code

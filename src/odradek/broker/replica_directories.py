@@ -6,6 +6,10 @@ directory, and loses its leadership. A leader on a full disk is reported in an u
 it has in-sync followers. A replica that was reported is reported again when it is in another
 directory, or can be written again.
 
+A broker whose last log directory has failed stops. It reports the failure before, so that its next
+start does not count as clean, and waits a limited time for the controller. Its partitions are
+stopped by then and acknowledge nothing.
+
 A report reaches the controller late when this broker is cut off. It may be out of date by then. The
 metadata shows that, and the broker corrects it (`ReplicaDirectories.apply`).
 """
@@ -41,6 +45,11 @@ SPACE_CHECK_MS = 1_000
 """Interval of the checks of a full disk."""
 FREE_BYTES_MIN = 64 * 1024 * 1024
 """Free space with which a disk that was full counts as writable again."""
+LAST_REPORT_TIMEOUT_MS = 10_000
+"""Limit of the wait until the controller has recorded that no log directory works.
+
+A controller that does not hear of this broker for so long has fenced it.
+"""
 
 
 class Storage(Enum):
@@ -107,6 +116,7 @@ class ReplicaDirectories:
         self._failed = failed
         self._full: dict[LogDir, None] = {}
         self._watch: asyncio.Task[None] | None = None
+        self._end: asyncio.Task[None] | None = None
 
     def reporting(self) -> Generator[None, None, None]:
         """Report the replicas whose directories have changed while this broker was stopped."""
@@ -133,15 +143,32 @@ class ReplicaDirectories:
     def directory_failed(self, log_dir: LogDir) -> None:
         """Report a directory that has failed, after its partitions were stopped."""
         if all(each.offline for each in self._log_manager.log_dirs):
-            self._failed(
-                KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
-            )
+            if self._end is None:
+                self._end = asyncio.get_running_loop().create_task(self._report_last())
             return
         replicas = self._reports(log_dir)
         directory = self._log_manager.directory_ids.get(log_dir.path)
         if directory is not None:
             self._member.lifecycle.directory_failed(directory)
         self._member.heartbeats.directory_failed(directory, replicas)
+
+    async def _report_last(self) -> None:
+        """Report that no log directory works, and stop the broker."""
+        self._member.lifecycle.last_directory_failed()
+        try:
+            if not await self._member.heartbeats.report_last_failure(
+                self._log_manager.directory_ids.values(), LAST_REPORT_TIMEOUT_MS
+            ):
+                logger.warning(
+                    "the controller has not recorded within %d s that all log directories of "
+                    "broker %d have failed. The broker stops without that",
+                    LAST_REPORT_TIMEOUT_MS // 1000,
+                    self._broker_id,
+                )
+        finally:
+            self._failed(
+                KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
+            )
 
     def directory_full(self, log_dir: LogDir) -> None:
         """Hand over the leaderships of a directory without space, until it has space again."""
@@ -151,10 +178,11 @@ class ReplicaDirectories:
             self._watch = asyncio.get_running_loop().create_task(self._watch_space())
 
     async def stop(self) -> None:
-        """End the checks of full disks."""
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.wait((self._watch,))
+        """End the checks of full disks, and the last report."""
+        for task in (self._watch, self._end):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait((task,))
 
     async def _watch_space(self) -> None:
         while self._full:

@@ -267,8 +267,8 @@ def one_epoch_later(before: PartitionImage, after: PartitionImage) -> PartitionI
 
 
 def _broker_record(before: BrokerRegistration | None, after: BrokerRegistration) -> MetadataRecord:
-    if before is None or before.epoch != after.epoch:
-        return registration_record(after)
+    if before is None or before.epoch != after.epoch or before.boot_id != after.boot_id:
+        return registration_record(after)  # a change record has no boot id
     return BrokerRegistrationChangeRecord(
         after.id,
         after.epoch,

@@ -579,12 +579,15 @@ class ClusterController:
         async def heartbeat(term: ControllerTerm) -> HeartbeatResult:
             before = _sender(term.image, broker, epoch)
             online = tuple(each for each in before.directories if each not in failed_directories)
-            # A broker without a directory that works stops. It has no leadership until then.
-            stops = wants_shutdown or (bool(before.directories) and not online)
+            # A broker without a directory that works stops. It has no leadership until then. Its
+            # boot id no longer proves a clean stop: the write error may have dropped pages.
+            has_failed = bool(before.directories) and not online
+            stops = wants_shutdown or has_failed
             after = replace(
                 before,
                 in_controlled_shutdown=before.in_controlled_shutdown or stops,
                 directories=online or before.directories,
+                boot_id="" if has_failed else before.boot_id,
             )
             if after != before:
                 changes = BrokerChanges(after={broker: after})

@@ -297,7 +297,8 @@ def stopped_cleanly(
 
     There are two proofs. The clean-shutdown file has the broker epoch of the last registration. Or
     the machine was not booted since, so that the page cache survived a SIGKILL. Both need all log
-    directories of the last registration.
+    directories of the last registration. The controller removes the boot id from a registration
+    whose last log directory has failed.
 
     Args:
         previous: The last registration of this id. None for a new broker, which has no records.

@@ -48,7 +48,8 @@ class BrokerRegistration:
         features: The supported levels (min, max) by name of the feature.
         directories: The ids of the log directories that are online.
         boot_id: The boot id of the broker's machine when it registered. With the same boot id and
-            directories, the page cache has survived the end of the previous process.
+            directories, the page cache has survived the end of the previous process. Empty if it is
+            unknown, or all log directories have failed.
     """
 
     id: BrokerId
