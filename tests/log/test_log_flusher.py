@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import KafkaError
-from odradek.ids import TopicPartition
+from odradek.ids import TopicPartition, Uuid
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
@@ -33,6 +34,7 @@ def test_a_roll_waits_for_no_fsync(tmp_path: Path) -> None:
     log = open_log(manager)
     append(log, [b"1"])
     log.flush()
+    manager.maintain(NOW_MS)
     assert log.recovery_point == log.log_end_offset
     files.fail_fsync = OSError("an fsync on the owner's thread")
     log.roll(NOW_MS)
@@ -174,6 +176,77 @@ def test_a_power_cut_leaves_no_hole_in_a_compacted_log(tmp_path: Path, seed: int
     assert log.log_end_offset >= 2
     assert values_of(log) == [b"%d" % number for number in range(log.log_end_offset)]
     manager.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("first", ["append", "maintenance", "append and maintenance"])
+def test_a_power_cut_before_the_first_recovery_point_leaves_no_hole_in_a_compacted_log(
+    tmp_path: Path, first: str, seed: int
+) -> None:
+    """The log has an entry of 0 in the checkpoint before it gets a second segment."""
+    files, config = FaultyFiles(loses_names=True), LogConfig(cleanup_compact=True)
+    manager = open_manager(tmp_path, config, files)
+    other = manager.create(TopicPartition("other", 0), Uuid(bytes(range(1, 17))))
+    append(other, [b"0"])
+    other.roll(NOW_MS)
+    append(other, [b"1"])
+    log = open_log(manager)
+    if "append" in first:
+        append(log, [b"0"])
+    if "maintenance" in first:
+        manager.maintain(NOW_MS)
+    for number in range(log.log_end_offset, 6):
+        append(log, [b"%d" % number])
+        log.roll(NOW_MS)
+    manager.close(clean=False)
+    files.crash(tmp_path, random.Random(seed))
+    log = open_log(manager := open_manager(tmp_path, config, files))
+    assert values_of(log) == [b"%d" % number for number in range(log.log_end_offset)]
+    manager.close()
+
+
+def compacted_copy(root: Path, *, of_whole_directory: bool) -> None:
+    """Copy the log ``[0, 4, 6]`` without the records 2 and 3 below `root`, without checkpoints."""
+    config = LogConfig(cleanup_compact=True)
+    log = open_log(manager := open_manager(root / "origin", config))
+    for number in range(0, 8, 2):
+        append(log, [b"%d" % number, b"%d" % (number + 1)])
+        log.roll(NOW_MS)
+    assert log.segments.bases == [0, 2, 4, 6, 8]
+    manager.close(clean=False)
+    if not of_whole_directory:
+        manager = open_manager(root / "copy", config)
+        append(manager.create(TopicPartition("other", 0), Uuid(bytes(range(1, 17)))), [b"x"])
+        open_log(manager)  # without files
+        manager.checkpoint()
+        manager.close(clean=False)
+    shutil.copytree(root / "origin" / str(TP), root / "copy" / str(TP))
+    for path in (root / "copy" / str(TP)).glob(f"{2:020}.*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("of_whole_directory", [True, False])
+@pytest.mark.parametrize("work", ["none", "checkpoint", "new log", "maintenance"])
+def test_a_copied_directory_keeps_its_compacted_segments_after_kills(
+    tmp_path: Path, work: str, *, of_whole_directory: bool
+) -> None:
+    """A checkpoint must not declare the gap lost data before a flush has reached its end."""
+    compacted_copy(tmp_path, of_whole_directory=of_whole_directory)
+    config = LogConfig(cleanup_compact=True)
+    for partition in range(3):
+        log = open_log(manager := open_manager(tmp_path / "copy", config))
+        assert log.segments.bases == [0, 4, 6, 8]
+        assert values_of(log) == [b"0", b"1", b"4", b"5", b"6", b"7"]
+        if work == "checkpoint":
+            manager.checkpoint()
+        elif work == "maintenance":
+            manager.maintain(NOW_MS)
+            assert manager.flushed_offset(log) == 8
+        elif work == "new log":
+            added = manager.create(TopicPartition("added", partition), Uuid(bytes(range(2, 18))))
+            append(added, [b"0"])
+            added.roll(NOW_MS)
+        manager.close(clean=False)
 
 
 def test_a_start_after_a_crash_keeps_a_batch_that_a_leader_sent_from_far_away(

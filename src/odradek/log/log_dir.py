@@ -37,6 +37,7 @@ class LogDir:
         write_checkpoints: Callable[[LogDir], None] | None = None,
         write_removals: Callable[[LogDir, TopicPartition], None] | None = None,
         on_full: Callable[[LogDir], None] | None = None,
+        add_to_checkpoint: Callable[[LogDir, TopicPartition], None] | None = None,
     ) -> None:
         self.path = path
         self.pool = pool
@@ -49,10 +50,13 @@ class LogDir:
         self.torn_bytes_cut = 0
         """Bytes that the recovery of this start has cut off."""
         self.checkpoint_due = False
+        self.has_new_logs = False
+        """Logs may have no entry in the checkpoint of recovery points."""
         self._on_failure = on_failure
         self._on_full = on_full
         self._write_checkpoints = write_checkpoints
         self._write_removals = write_removals
+        self._add_to_checkpoint = add_to_checkpoint
         self._lock = threading.Lock()
         # Not 0, because directories that the previous run created may not be on the disk.
         self._directories_created = 1
@@ -113,8 +117,27 @@ class LogDir:
             self._write_removals(self, topic_partition)
 
     def directory_created(self) -> None:
-        """Note a new partition directory. The first flush of its log syncs its name."""
+        """Note a new partition directory. The first flush of its log syncs its name.
+
+        Its checkpoint entry is written when `LogManager.maintain` runs next.
+        """
         self._directories_created += 1
+        self.has_new_logs = True
+
+    def clear_new_logs(self) -> None:
+        """Clear `has_new_logs`. The write in progress does not cover later directories."""
+        self.has_new_logs = False
+
+    def add_to_checkpoint(self, topic_partition: TopicPartition) -> None:
+        """Return when the checkpoint of recovery points has an entry for this partition.
+
+        This waits for the disk if the directory of the partition was created a moment ago.
+
+        Raises:
+            OSError: The checkpoint could not be written.
+        """
+        if self._add_to_checkpoint is not None:
+            self._add_to_checkpoint(self, topic_partition)
 
     def sync_names(self) -> None:
         """Return when the names of all partition directories are on the disk.

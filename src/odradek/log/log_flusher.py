@@ -72,6 +72,20 @@ class LogFlusher:
         self._names_synced = int(recovery_point > segments.active.base_offset)
         self._closed = False
         self._all_synced = False
+        self._is_hidden = False
+
+    def hide_recovery_point(self) -> None:
+        """Keep the log out of the checkpoint until a flush has reached the active segment.
+
+        The log was loaded without an entry in the checkpoint. It may be a copy with gaps that
+        compaction has left, and after a crash an entry would declare the gaps above it lost data.
+        """
+        self._is_hidden = True
+
+    @property
+    def checkpoint_entry(self) -> int | None:
+        """`checkpoint_offset`, or None while the log must not have an entry in the checkpoint."""
+        return None if self._is_hidden else self.checkpoint_offset
 
     @property
     def checkpoint_offset(self) -> int:
@@ -102,16 +116,20 @@ class LogFlusher:
     def sync_head(self) -> None:
         """Sync the name of the only segment, before a second segment is created.
 
+        The log also gets an entry in the checkpoint of recovery points. A start after a power cut
+        then takes a gap between its segments for lost data.
+
         Otherwise a power cut could keep the name of the second segment without the name of the
         first. The log would then start at the second segment. A replica with such a log start could
         be elected, and the other replicas would take it over. `flush_if_due` does this on a thread,
-        so that the owner rarely has to.
+        so that the owner rarely has to. `LogManager.maintain` also writes the entry early.
 
         Raises:
-            OSError: The directory could not be synced.
+            OSError: The directory could not be synced, or the checkpoint not be written.
         """
         if len(self._segments) == 1:
             self._sync_segment_names()
+            self._log_dir.add_to_checkpoint(self._topic_partition)
 
     def sync_next_head(self, count: int) -> None:
         """Sync the name of the segment that is the first one after the deletion of `count`.
@@ -167,6 +185,8 @@ class LogFlusher:
                 raise self._log_dir.fail(error, f"flushing {self._topic_partition}") from error
             with self._point_lock:
                 self.recovery_point = max(self.recovery_point, min(end, self._point_max))
+                if self.recovery_point >= self._segments.active.base_offset:
+                    self._is_hidden = False
             for segment in rolled:
                 if segment.base_offset < end:
                     self._rolled.remove(segment)

@@ -59,6 +59,8 @@ class LoadOptions(NamedTuple):
     synced: bool = True
     """Used with `clean`: the files are on the disk, not only in the page cache."""
     recovery_point: int = 0
+    has_recovery_point: bool = False
+    """The checkpoint of recovery points has an entry for the log, possibly of 0."""
     log_start_offset: int = 0
     high_watermark: int = 0
     cleaned_offset: int = 0
@@ -175,6 +177,8 @@ class LogLoader:
             producers=self._load_producers(names, log_end_offset, recovered_from),
             jitter_ms=options.jitter_ms,
         )
+        if not options.has_recovery_point and recovery_point < self._segments[-1].base_offset:
+            log.flusher.hide_recovery_point()
         if must_write_epochs:
             log.write_leader_epochs()
         if last_expired is not None:
@@ -403,13 +407,14 @@ class LogLoader:
         """Return the offset up to which compaction may have left gaps before segments.
 
         Compaction covers only records below the recovery point on the disk. A gap above it is lost
-        data, for example a segment whose name a power cut has removed. Without a recovery point the
-        directory may be a copy of another one without its checkpoints, so each gap is permitted.
+        data, for example a segment whose name a power cut has removed. Each log that this broker
+        has rolled has an entry for its recovery point, which may be 0. Without an entry the
+        directory is a copy of another one without its checkpoints, so each gap is permitted.
         """
         options = self._options
         if not self._config.cleanup_compact:
             return options.cleaned_offset
-        if not options.recovery_point:
+        if not options.has_recovery_point:
             return LONG_MAX
         return max(options.cleaned_offset, options.recovery_point)
 

@@ -414,9 +414,9 @@ class UnifiedLog:
         """Create the directory and the topic id's file. An empty log has no files."""
         self.log_dir.prepare_directory(self.topic_partition)
         make_directory(self.log_dir.files, self.directory)
-        self.log_dir.directory_created()
         self._write_topic_id()
         self.on_disk = True
+        self.log_dir.directory_created()
 
     def write_leader_epochs(self) -> None:
         """Write the epochs that the loader found in batches and not in the file.

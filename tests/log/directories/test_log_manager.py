@@ -466,7 +466,8 @@ def test_l6_high_watermarks_are_written_every_five_seconds(tmp_path: Path) -> No
     clock.advance(1)
     manager.maintain(clock.time_ms())
     assert path.read_text() == "0\n1\ntopic 0 1\n"
-    assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
+    recovery_points = tmp_path / "recovery-point-offset-checkpoint"
+    assert recovery_points.read_text() == "0\n1\ntopic 0 0\n", "written for the new log"
     append(open_log(manager), [b"b"])
     clock.advance(5_000)
     manager.maintain(clock.time_ms())

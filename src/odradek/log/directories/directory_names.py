@@ -1,10 +1,13 @@
-"""The names of directories in a log directory."""
+"""The names of directories in a log directory, and the topics that they belong to."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from odradek.environment.files import Files
 from odradek.ids import TopicPartition, Uuid
+from odradek.log.state import checkpoints
 
 FILE_NAME_BYTES_MAX = 255
 
@@ -32,3 +35,18 @@ def renamed_directory(topic_partition: TopicPartition, uuid: Uuid, suffix: str) 
     """Return ``topic-0.<uuid>-delete`` or ``-stray``. The topic is cut so that the name fits."""
     suffix = f"-{topic_partition.partition}.{uuid.hex()}{suffix}"
     return topic_partition.topic[: FILE_NAME_BYTES_MAX - len(suffix)] + suffix
+
+
+def are_of_different_topics(files: Files, paths: Sequence[str]) -> bool:
+    """Return whether each of these partition directories has another topic id."""
+    topic_ids: set[Uuid] = set()
+    for path in paths:
+        try:
+            metadata = f"{path}/{checkpoints.PARTITION_METADATA_FILE}"
+            topic_id = checkpoints.read_topic_id(files, metadata)
+        except OSError:  # opening the log takes its log directory offline
+            continue
+        if topic_id is None or topic_id in topic_ids:
+            return False
+        topic_ids.add(topic_id)
+    return True

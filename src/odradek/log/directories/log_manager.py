@@ -37,6 +37,7 @@ from odradek.errors import KafkaError
 from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
 from odradek.log.directories.closing import close_logs
 from odradek.log.directories.directory_names import (
+    are_of_different_topics,
     parse_directory_name,
     parse_future_directory_name,
     renamed_directory,
@@ -122,6 +123,7 @@ class LogManager:
                 self._checkpoint_directory,
                 self._write_removals,
                 self._dir_full,
+                self._add_to_checkpoint,
             )
             for path in map(os.path.abspath, log_dirs)
         ]
@@ -285,7 +287,7 @@ class LogManager:
         """
         for tp, paths in self._directories_by_partition(parse_directory_name).items():
             if len(paths) > 1:
-                if not self._are_of_different_topics(paths):
+                if not are_of_different_topics(self.files, paths):
                     raise _duplicate_directories(tp, paths)
                 self._conflicting[tp] = []
         for tp, paths in self._directories_by_partition(parse_future_directory_name).items():
@@ -314,20 +316,6 @@ class LogManager:
                 if tp is not None and self.files.is_dir(path):
                     found.setdefault(tp, []).append(path)
         return found
-
-    def _are_of_different_topics(self, paths: Sequence[str]) -> bool:
-        """Return whether each of these partition directories has another topic id."""
-        topic_ids: set[Uuid] = set()
-        for path in paths:
-            try:
-                metadata = f"{path}/{checkpoints.PARTITION_METADATA_FILE}"
-                topic_id = checkpoints.read_topic_id(self.files, metadata)
-            except OSError:  # opening the log takes its log directory offline
-                continue
-            if topic_id is None or topic_id in topic_ids:
-                return False
-            topic_ids.add(topic_id)
-        return True
 
     def _load_or_fail(self, log_dir: LogDir, log_config: Callable[[str], LogConfig] | None) -> None:
         """Load a directory. If it cannot be read it goes offline, unless it is the last one."""
@@ -361,6 +349,7 @@ class LogManager:
                 clean=clean,
                 synced=synced,
                 recovery_point=recovery_points.get(tp, 0),
+                has_recovery_point=tp in recovery_points,
                 log_start_offset=log_starts.get(tp, 0),
                 high_watermark=high_watermarks.get(tp, 0),
                 cleaned_offset=cleaned.get(tp, 0),
@@ -622,6 +611,9 @@ class LogManager:
         if any(file.removes(topic_partition) for file in self._checkpoints[log_dir].values()):
             self._write_all_removals(log_dir)
 
+    def _add_to_checkpoint(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
+        self._checkpoints[log_dir][checkpoints.RECOVERY_POINT_FILE].add(topic_partition)
+
     def _write_all_removals(self, log_dir: LogDir) -> None:
         for file in self._checkpoints[log_dir].values():
             file.write_removals()
@@ -715,6 +707,7 @@ class LogManager:
         elif now_ms >= self._next_high_watermarks_ms:
             self._next_high_watermarks_ms = now_ms + self._high_watermark_interval_ms
             self._write_checkpoints(self._write_high_watermarks)
+        self._write_checkpoints(self._write_new_entries)
         for log_dir in self.log_dirs:
             # The log start offset must be on the disk before the segments below it are removed.
             if not log_dir.offline and not log_dir.checkpoint_due:
@@ -750,6 +743,12 @@ class LogManager:
         name = checkpoints.HIGH_WATERMARK_FILE
         self._checkpoints[log_dir][name].write(self._collectors(log_dir)[name])
 
+    def _write_new_entries(self, log_dir: LogDir) -> None:
+        if log_dir.has_new_logs:
+            log_dir.clear_new_logs()
+            name = checkpoints.RECOVERY_POINT_FILE
+            self._checkpoints[log_dir][name].write(self._collectors(log_dir)[name])
+
     def _checkpoint_directory(self, log_dir: LogDir) -> None:
         log_dir.clear_checkpoint_request()
         for name, collect in self._collectors(log_dir).items():
@@ -763,8 +762,11 @@ class LogManager:
             return [log for log in self.all_logs() if log.log_dir is log_dir]
 
         return {
+            # Not a log without files: a copy of a directory may take its place (`LogLoader`).
             checkpoints.RECOVERY_POINT_FILE: lambda: {
-                log.topic_partition: log.flusher.checkpoint_offset for log in logs()
+                log.topic_partition: offset
+                for log in logs()
+                if log.on_disk and (offset := log.flusher.checkpoint_entry) is not None
             },
             # Also logs whose first segment begins at this offset: the segment's file name may not
             # survive a power cut.

@@ -105,6 +105,11 @@ class OffsetCheckpointFile:
 
         self._replace(updated)
 
+    def add(self, topic_partition: TopicPartition) -> None:
+        """Write and sync an entry of 0, unless there is one. Raise OSError as `write` does."""
+        if topic_partition not in self.offsets:
+            self._replace(lambda latest: {topic_partition: 0, **latest})
+
     def remove(self, deleted: Iterable[TopicPartition]) -> None:
         """Remove entries from the next write on. This makes no system call, and copies nothing.
 
