@@ -565,7 +565,7 @@ _REPLAYS: dict[str, Callable[[MetadataDelta, Any], None]] = {
     "FeatureLevelRecord": _feature,
     "ProducerIdsRecord": _producer_ids,
 }
+"""By the name of the class, so that no class is imported before its first record."""
 
 _VISITS_ALL_PARTITIONS = "RemoveTopicRecord"
 """The record whose replay visits all partitions of a topic. It ends its time slice."""
-"""By the name of the class, so that no class is imported before its first record."""
