@@ -7,13 +7,21 @@ from contextlib import contextmanager
 
 import pytest
 
+from odradek.controller import cluster_controller
 from odradek.controller.broker_changes import Policies
 from odradek.controller.cluster_controller import ClusterController, ControllerSettings
+from odradek.controller.loading import LoadedMetadata, MetadataChanged
 from odradek.controller.take_over import Elected, Standby, contend, resign
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.image import MetadataImage
-from odradek.metadata.store.interface import SessionState, WatchEvent
+from odradek.metadata.store.interface import (
+    MetadataStore,
+    SessionState,
+    StoreFailure,
+    UnknownOutcomeError,
+    WatchEvent,
+)
 from odradek.metadata.store.memory import MemoryStore
 from tests.controller.cluster_nodes import Node, World
 from tests.controller.test_cluster_controller import _create, _stable, running
@@ -144,6 +152,61 @@ def test_brokers_that_all_fail_contend_ever_more_rarely_and_not_together() -> No
             assert 0 < _epoch(world) - epoch <= 3 * 160_000 // limit
         world.advance(2 * limit / 1000)
         _stable(world)
+
+
+def test_failed_terms_are_forgotten_after_a_term_of_another_broker() -> None:
+    """All brokers fail for some time. The next election, after a good term, does not wait."""
+    with running() as world:
+        controllers = [node.controller for node in world.nodes.values()]
+        with _unable(controllers[0]), _unable(controllers[1]), _unable(controllers[2]):
+            active = world.active()
+            assert active is not None
+            world.ensemble.expire(active.store.session_id)
+            world.advance(90)
+            assert max(controller._failed_terms for controller in controllers) > 4
+        world.advance(600)
+        active = world.active()
+        assert active is not None
+        world.run(active.kill())
+        while world.ensemble.tree.find(znodes.CONTROLLER) is not None:
+            world.advance(0.1)
+        world.advance(1)
+        assert world.active() not in (None, active)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_counted"),
+    [
+        (StoreFailure("the connection was lost"), False),
+        (UnknownOutcomeError("the connection was lost"), False),
+        (MetadataChanged("a node has vanished"), True),
+    ],
+)
+def test_take_over_that_the_connection_ended_does_not_lengthen_the_wait(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, is_counted: bool
+) -> None:
+    with running() as world:
+        (node, other) = _standby(world)
+        failures: list[BrokerId] = []
+
+        async def fail(
+            store: MetadataStore, cluster_id: str, node_id: BrokerId, standby: MetadataImage
+        ) -> LoadedMetadata:
+            failures.append(node_id)
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(cluster_controller, "read_metadata", fail)
+            active = world.active()
+            assert active is not None
+            world.run(active.kill())
+            while failures.count(node.id) < 3 or failures.count(other.id) < 3:
+                world.advance(0.1)
+            counts = {node.controller._failed_terms, other.controller._failed_terms}
+            assert (min(counts) > 1) is is_counted
+            assert is_counted or counts == {1}
+        world.advance(2 * ControllerSettings().resigned_wait_max_ms / 1000)
+        assert world.active() in (node, other)
 
 
 def _ignore(_: WatchEvent) -> None:

@@ -293,6 +293,7 @@ class ClusterController:
         A broker that cannot take over, or has a defect, leaves the next term to another broker.
         """
         must_resign = not self.is_active
+        is_defect = True
         try:
             await event()
             return
@@ -306,6 +307,7 @@ class ClusterController:
                 error,
             )
             self._must_load |= isinstance(error, StoreError)
+            is_defect = not isinstance(error, StoreFailure | UnknownOutcomeError)
             self._end_term(repr(error))
         except (Exception, asyncio.CancelledError):
             # A defect must not leave a controller that has missed an event.
@@ -320,7 +322,8 @@ class ClusterController:
         if self._store.state is not SessionState.CONNECTED:
             return
         if must_resign and self._elected is not None and await resign(self._store, self._elected):
-            self._failed_terms += 1
+            # The others have the first chance. Failures of the connection do not lengthen the wait.
+            self._failed_terms = self._failed_terms + 1 if is_defect else max(self._failed_terms, 1)
             self._queue(self._elect)
         else:
             self._arm("election", self._settings.retry_ms, self._elect)
@@ -406,6 +409,8 @@ class ClusterController:
             if await owns_controller(self._store, self._on_watch):
                 return
             self._end_term("Another broker is the controller.")
+        if self._elected and self._standby_image().controller_epoch > self._elected.epoch:
+            self._failed_terms = 0  # another broker has led since the last failure of this one
         if self._failed_terms and await find_other(self._store, self._on_watch) is None:
             if self.controller_id != NO_LEADER:
                 self._changed(NO_LEADER)
