@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import random
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,6 +21,8 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.residency import NotResident
+from odradek.log.segments import log_segments
 from odradek.log.state import checkpoints
 from odradek.log.truncation import LOGS_SYNCED_ALONE_MAX, LogTruncations, truncate_to
 from odradek.log.unified_log import UnifiedLog
@@ -434,6 +439,47 @@ def test_truncation_that_has_waited_for_a_flush_does_not_cut_a_closed_log(tmp_pa
     manager.delete(log.topic_partition)
     with pytest.raises(KafkaError):
         log.flusher.truncate(lambda: pytest.fail("cut"))
+    manager.close()
+
+
+@pytest.mark.parametrize("fully", [False, True])
+def test_read_at_each_moment_of_a_truncation_finds_the_segments_before_or_after_a_change(
+    tmp_path: Path, fully: bool
+) -> None:
+    """The event loop reads while another thread removes segments: here at each opcode."""
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    fill(log)
+    log.high_watermark = 2
+    truncations = LogTruncations()
+    if fully:
+        truncations.truncate_fully_and_start_at(log, 50)
+    else:
+        truncations.truncate_to(log, 3)
+    reads = 0
+
+    def read_at_each_opcode(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal reads
+        if frame.f_code.co_filename != log_segments.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        sys.settrace(None)
+        for offset in (0, 2, 5, 11):
+            with contextlib.suppress(NotResident, KafkaError):
+                log.read_resident(offset, 10**6, BATCHES, min_one_message=True, with_aborted=True)
+            assert log.segments.from_offset(offset)
+            reads += 1
+        sys.settrace(read_at_each_opcode)
+        return read_at_each_opcode
+
+    before = sys.gettrace()
+    sys.settrace(read_at_each_opcode)
+    try:
+        failed = truncations.execute()
+    finally:
+        sys.settrace(before)
+    assert failed == {}
+    assert reads > 20
     manager.close()
 
 

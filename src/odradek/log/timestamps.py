@@ -66,14 +66,21 @@ def offset_of_max_timestamp(log: UnifiedLog) -> Work[TimestampOffset | None]:
 
 
 def _in_existing_segments(log: UnifiedLog, search: Search) -> Work[TimestampOffset | None]:
-    """Search the segments. Start again if some of them were deleted or replaced in the meantime."""
+    """Search the segments. Start again if some of them were deleted or replaced in the meantime.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR, because a truncation is removing segments.
+    """
     while True:
         segments = list(log.segments)
         try:
             return (yield from search(segments))
-        except FileNotFoundError:
+        except FileNotFoundError as error:
             if log.closed or not any(segment.deleted for segment in segments):
                 raise
+            if log.is_truncating:
+                what = f"{log.topic_partition} is being truncated"
+                raise log.log_dir.error(what) from error
 
 
 def _max_timestamp(log: UnifiedLog, segments: Sequence[LogSegment]) -> Work[TimestampOffset | None]:

@@ -23,8 +23,8 @@ from odradek.log.log_append_info import FollowerAppendInfo, LogAppendInfo, dupli
 from odradek.log.log_dir import LogDir
 from odradek.log.log_flusher import LogFlusher
 from odradek.log.log_read import NOTHING_READ, LogReadInfo, aborted_in, cut_region, read_segments
-from odradek.log.segments.log_cut import LogCut, cut_segments
-from odradek.log.segments.log_segment import LogSegment, remove_expired_segments
+from odradek.log.segments.log_cut import LogCut, cut_segments, remove_unlisted_segments
+from odradek.log.segments.log_segment import LogSegment
 from odradek.log.segments.log_segments import LogSegments
 from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.log.state import checkpoints
@@ -500,9 +500,9 @@ class UnifiedLog:
         """Start a new segment, or change nothing. The next flush syncs the files of the old one."""
         self.flusher.sync_head()
         segment = self._new_segment(base_offset, now_ms)
-        segment.create_files()
         rolled = self.segments.active
         try:
+            segment.create_files()
             rolled.close_indexes(sync=False)
             write_producer_files(self.log_dir.files, self.directory, base_offset, self.producers)
         except OSError:
@@ -559,9 +559,9 @@ class UnifiedLog:
             except OSError as error:
                 if not (isinstance(error, FileNotFoundError) and any(s.deleted for s in segments)):
                     raise self.read_failed(error, offset) from error
-                if truncations == self.truncations:
+                if truncations == self.truncations and not self.is_truncating:
                     continue  # the owner deleted or replaced segments in the meantime
-                found = LogReadInfo(None)  # not confirmed: a truncation removes segments
+                found = LogReadInfo(None)  # a truncation removes segments
             found.truncations = truncations
             return found
 
@@ -813,7 +813,7 @@ class UnifiedLog:
         if self.epochs.dirty and not self.closed:
             self._write_epochs(sync=False)
         self._written_epoch = self.epochs.latest
-        remove_expired_segments(files, self.directory, self.log_end_offset)
+        remove_unlisted_segments(files, self.directory, self.segments.bases, self.log_end_offset)
         self.producers.replace_by(
             reload_producers(files, self.directory, list(self.segments), self.log_end_offset, end)
         )

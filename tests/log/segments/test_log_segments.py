@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from odradek.environment.files import RealFiles
 from odradek.log.file_pool import FilePool
 from odradek.log.residency import NotResident
+from odradek.log.segments.log_cut import LogCut, cut_segments
 from odradek.log.segments.log_segment import IndexCache, LogSegment
 from odradek.log.segments.log_segments import LogSegments
 from odradek.records.batch import HEADER_BYTES, LOG_OVERHEAD, OFFSETS
@@ -72,12 +73,19 @@ class Segments(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: Any) -> None:
         offset = data.draw(st.integers(self.model[0][0], self.end))
-        removed = self.segments.remove_after(offset)
-        self.segments.active.truncate_to(offset)
-        kept = [(base, [o for o in at if o < offset]) for base, at in self.model if base <= offset]
-        assert len(removed) == len(self.model) - len(kept)
-        for segment in removed:
+        removed: list[LogSegment] = []
+
+        def discard(segment: LogSegment) -> None:
             segment.remove_files()
+            removed.append(segment)
+
+        cut = LogCut(offset, None, has_readers=False)
+        end = cut_segments(self.segments, cut, self.new_segment, discard)
+        kept = [(base, [o for o in at if o < offset]) for base, at in self.model if base <= offset]
+        assert end == min(self.end, offset)
+        assert [each.base_offset for each in reversed(removed)] == [
+            base for base, _ in self.model[len(kept) :]
+        ]
         self.model, self.end = kept, min(self.end, offset)
 
     @rule()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
-from odradek.log.segments.log_segment import LogSegment
+from odradek.environment.files import Files, unlink_if_exists
+from odradek.log.segments.log_segment import EXPIRED_SUFFIX, LOG_SUFFIX, LogSegment
 from odradek.log.segments.log_segments import LogSegments
 
 
@@ -33,7 +34,8 @@ def cut_segments(
     """Remove the batches of one log from its segments. Return the new end of the log.
 
     Later segments are removed first, and the last one before the others. A crash then leaves a log
-    without a gap.
+    without a gap. A segment stays in the list until all of its files have other names. An error
+    leaves the other segments in the list, and the repeated call renames their files.
 
     Args:
         segments: The segments of the log.
@@ -51,11 +53,31 @@ def cut_segments(
         start.create_files()
         segments.restart(start)
         return cut.offset
-    for segment in reversed(segments.remove_after(cut.offset)):
-        discard(segment)
+    while (last := segments[-1]).base_offset > cut.offset:
+        discard(last)
+        segments.remove_last()
+    segments.activate_last()
     active = segments.active
     if not cut.has_readers:
         active.truncate_to(cut.offset)
     elif (copy := active.copy_below(cut.offset)) is not None:
         segments.replace_active(copy)
     return segments.active.next_offset()
+
+
+def remove_unlisted_segments(
+    files: Files, directory: str, bases: Container[int], offset: int
+) -> None:
+    """Remove each ``.log`` at or above `offset` that belongs to no segment of the log.
+
+    They are the segments that retention has deleted, whose offsets are used again, and the empty
+    file of a failed roll that could not be removed. The next clean start would append to that file,
+    and the log would have a gap before it.
+    """
+    for name in files.listdir(directory):
+        stem, _, suffix = name.partition(".")
+        if not stem.isdigit() or int(stem) < offset:
+            continue
+        is_unlisted = suffix == LOG_SUFFIX[1:] and int(stem) not in bases
+        if is_unlisted or name.endswith(EXPIRED_SUFFIX):
+            unlink_if_exists(files, f"{directory}/{name}")

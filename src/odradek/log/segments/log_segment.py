@@ -21,7 +21,6 @@ from odradek.environment.files import (
     READ_WRITE,
     UPDATE,
     Buffer,
-    Files,
     OpenFile,
     unlink_if_exists,
     write_all,
@@ -741,6 +740,9 @@ class LogSegment:
     def truncate_to(self, offset: int) -> int:
         """Remove all batches from the first batch that ends at `offset` or above.
 
+        The ``.log`` is cut last. After an error the batches are still found, and the repeated call
+        cuts the indexes as well.
+
         Returns:
             The number of removed bytes.
         """
@@ -748,21 +750,23 @@ class LogSegment:
         if found is None:
             return 0
         index, time_index = self.indexes()
-        handle = self.file.open()
-        self._pool.files.ftruncate(handle.fd, found[0])
-        cut, self.size = self.size - found[0], found[0]
         index.truncate(offset - self.base_offset)
         time_index.truncate(offset - self.base_offset)
+        max_timestamp = time_index.last_timestamp
+        max_timestamp_offset = self.base_offset + time_index.last_offset
+        # Larger timestamps may follow the last entry, which has the largest timestamp up to it.
+        for position, header in self.headers(index.positions[-1] if len(index) else 0):
+            if position >= found[0]:
+                break
+            if header.max_timestamp > max_timestamp:
+                max_timestamp, max_timestamp_offset = header.max_timestamp, header.last_offset
         if self.txn_index is not None:
             self.txn_index.truncate(offset)
+        self._pool.files.ftruncate(self.file.open().fd, found[0])
+        cut, self.size = self.size - found[0], found[0]
         self.bytes_since_index_entry = 0
-        self.max_timestamp = time_index.last_timestamp
-        self.max_timestamp_offset = self.base_offset + time_index.last_offset
-        # Larger timestamps may follow the last entry, which has the largest timestamp up to it.
-        for _, header in self.headers(index.positions[-1] if len(index) else 0):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
-                self.max_timestamp_offset = header.last_offset
+        self.max_timestamp = max_timestamp
+        self.max_timestamp_offset = max_timestamp_offset
         self._timestamps_known = True
         return cut
 
@@ -816,7 +820,15 @@ class LogSegment:
         self._cache.forget(self)
 
     def mark_deleted(self, *, expired: bool = False) -> list[str]:
-        """Rename the files to ``.deleted``. Return their paths, to be removed later."""
+        """Rename the files to ``.deleted``. Return their paths, to be removed later.
+
+        A call that is repeated after an error also returns the paths of the files that the first
+        call has renamed.
+
+        Raises:
+            OSError: A file could not be renamed.
+        """
+        is_repeated = self.deleted
         self.retire()
         paths = []
         for suffix in SEGMENT_SUFFIXES:
@@ -826,7 +838,8 @@ class LogSegment:
             try:
                 self._pool.files.replace(path, deleted)
             except FileNotFoundError:
-                continue
+                if not is_repeated:
+                    continue
             paths.append(deleted)
         return paths
 
@@ -846,10 +859,3 @@ def _index_bytes(index: OffsetIndex, time_index: TimeIndex) -> int:
 def last_expired_segment(names: Collection[str]) -> str | None:
     """Return the name of the last ``.log`` that retention has deleted, or None."""
     return max((name for name in names if name.endswith(EXPIRED_SUFFIX)), default=None)
-
-
-def remove_expired_segments(files: Files, directory: str, offset: int) -> None:
-    """Remove the files of segments that retention has deleted, if `offset` is used again."""
-    for name in files.listdir(directory):
-        if name.endswith(EXPIRED_SUFFIX) and int(name.partition(".")[0]) >= offset:
-            unlink_if_exists(files, f"{directory}/{name}")

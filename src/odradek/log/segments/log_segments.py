@@ -1,7 +1,8 @@
 """The segments of one log, in the order of their base offsets (Kafka's ``LogSegments``).
 
-Only the owner of the log changes the list. Other threads take a copy (`from_offset`), which may
-contain segments that the owner has deleted or replaced in the meantime.
+Only the owner of the log changes the list, or the thread that truncates the log. Other threads see
+the list before or after a change, because each change replaces the segments and their base offsets
+together. The list that they see may contain segments that were deleted or replaced in the meantime.
 """
 
 from __future__ import annotations
@@ -13,31 +14,36 @@ from odradek.log.segments.log_segment import LogSegment
 
 
 class LogSegments:
-    """At least one segment. The last one, `active`, is appended to. `bases` are the base offsets.
+    """At least one segment. The last one, `active`, is appended to.
 
     There is no active segment until `UnifiedLog` calls `activate_last`.
     """
 
-    __slots__ = ("_segments", "active", "bases")
+    __slots__ = ("_lists", "active")
 
     def __init__(self, segments: Sequence[LogSegment]) -> None:
-        assert segments
-        self._segments = list(segments)
-        self.bases = [segment.base_offset for segment in segments]
-        self.active = self._segments[-1]
+        # The segments and their base offsets. Neither list is ever changed.
+        self._lists: tuple[list[LogSegment], list[int]]
+        self._set(list(segments))
+        self.active = segments[-1]
 
     def __len__(self) -> int:
-        return len(self._segments)
+        return len(self._lists[0])
 
     def __iter__(self) -> Iterator[LogSegment]:
-        return iter(self._segments)
+        return iter(self._lists[0])
 
     def __getitem__(self, at: int) -> LogSegment:
-        return self._segments[at]
+        return self._lists[0][at]
+
+    @property
+    def bases(self) -> list[int]:
+        """The base offsets. The list does not change: a change of the segments makes a new one."""
+        return self._lists[1]
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return sum(segment.size for segment in self._lists[0])
 
     # -- looking up --------------------------------------------------------------------------------
 
@@ -47,13 +53,12 @@ class LogSegments:
 
     def from_offset(self, offset: int) -> list[LogSegment]:
         """Return a copy of the list from the segment that holds `offset`. From any thread."""
-        segments = list(self._segments)
-        at = bisect_right(segments, offset, key=_base_offset)
-        return segments[max(at - 1, 0) :]
+        segments, bases = self._lists
+        return segments[max(bisect_right(bases, offset) - 1, 0) :]
 
     def below(self, offset: int) -> list[LogSegment]:
         """Return the segments that begin before `offset`."""
-        return [segment for segment in self._segments if segment.base_offset < offset]
+        return [segment for segment in self._lists[0] if segment.base_offset < offset]
 
     def locate_resident(self, offset: int) -> tuple[LogSegment, int, int] | None:
         """Return (segment, position, size) of the first batch that ends at `offset` or later.
@@ -61,14 +66,15 @@ class LogSegments:
         Raises:
             NotResident: The disk would have to be read.
         """
-        at = bisect_right(self.bases, offset) - 1
+        segments, bases = self._lists
+        at = bisect_right(bases, offset) - 1
         if at < 0:
             at = 0
-        segment = self._segments[at]
+        segment = segments[at]
         found = segment.locate(offset, wait=False)
         if found is not None:
             return segment, *found
-        for segment in self._segments[at + 1 :]:
+        for segment in segments[at + 1 :]:
             found = segment.locate(offset, wait=False)
             if found is not None:
                 return segment, *found
@@ -82,8 +88,9 @@ class LogSegments:
         Raises:
             NotResident: The disk would have to be read.
         """
-        at = bisect_right(self.bases, segment.base_offset)
-        if at < len(self.bases) and max_offset >= self.bases[at]:
+        bases = self._lists[1]
+        at = bisect_right(bases, segment.base_offset)
+        if at < len(bases) and max_offset >= bases[at]:
             return segment.size
         found = segment.locate(max_offset, wait=False)
         return segment.size if found is None else found[0]
@@ -113,65 +120,63 @@ class LogSegments:
 
     def are_in_place(self, segments: Sequence[LogSegment]) -> bool:
         """Return whether these segments are in the list, one after the other."""
-        at = self.index_of(segments[0].base_offset)
-        found = self._segments[at : at + len(segments)]
+        found = self.from_offset(segments[0].base_offset)[: len(segments)]
         return len(found) == len(segments) and all(map(_is, found, segments))
 
-    # -- changes, by the owner of the log ----------------------------------------------------------
+    # -- changes, by the owner of the log or the thread that truncates it --------------------------
+
+    def _set(self, segments: list[LogSegment]) -> None:
+        assert segments
+        self._lists = segments, [segment.base_offset for segment in segments]
 
     def activate_last(self) -> None:
-        """Append to the last segment from now on."""
-        self.active = self._segments[-1]
+        """Append to the last segment from now on.
+
+        Raises:
+            OSError: The segment cannot be read. The call can be repeated.
+        """
+        self.active = self._lists[0][-1]
         self.active.make_active()
 
     def roll(self, segment: LogSegment) -> None:
         """Append to `segment` from now on."""
         self.active.make_inactive()
-        self._segments.append(segment)
-        self.bases.append(segment.base_offset)
+        segments, bases = self._lists
+        self._lists = [*segments, segment], [*bases, segment.base_offset]
         self.activate_last()
 
     def remove_first(self, count: int) -> list[LogSegment]:
         """Remove and return the first segments. At least one segment stays."""
-        assert count < len(self._segments)
-        taken = self._segments[:count]
-        del self._segments[:count], self.bases[:count]
-        return taken
+        segments = self._lists[0]
+        self._set(segments[count:])
+        return segments[:count]
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
         """Replace the old segments by a compacted one."""
-        at = self._segments.index(old[0])
-        self._segments[at : at + len(old)] = [new]
-        self.bases[at : at + len(old)] = [new.base_offset]
+        segments = list(self._lists[0])
+        at = segments.index(old[0])
+        segments[at : at + len(old)] = [new]
+        self._set(segments)
 
-    def remove_after(self, offset: int) -> list[LogSegment]:
-        """Remove and return the segments after the segment with the offset, which becomes active.
-
-        At least one segment must begin at or below the offset: see `restart`.
-        """
-        keep = bisect_right(self.bases, offset)
-        assert keep
-        removed = self._segments[keep:]
-        del self._segments[keep:], self.bases[keep:]
-        self.activate_last()
-        return removed
+    def remove_last(self) -> None:
+        """Remove the last segment. The caller calls `activate_last` before an append."""
+        segments, bases = self._lists
+        assert len(segments) > 1
+        self._lists = segments[:-1], bases[:-1]
+        self.active = segments[-2]
 
     def replace_active(self, segment: LogSegment) -> None:
         """Replace the active segment by one with the same base offset and fewer batches."""
-        assert segment.base_offset == self.bases[-1]
-        self._segments[-1] = segment
+        assert segment.base_offset == self.active.base_offset
+        self._set([*self._lists[0][:-1], segment])
         self.activate_last()
 
     def restart(self, segment: LogSegment) -> list[LogSegment]:
         """Replace all segments by one empty segment, and return the removed ones."""
-        removed = list(self._segments)
-        self._segments[:], self.bases[:] = [segment], [segment.base_offset]
+        removed = self._lists[0]
+        self._set([segment])
         self.activate_last()
         return removed
-
-
-def _base_offset(segment: LogSegment) -> int:
-    return segment.base_offset
 
 
 def _is(one: LogSegment, other: LogSegment) -> bool:
