@@ -346,6 +346,47 @@ def test_full_disk_leaves_the_log_truncating_until_it_is_tried_again(tmp_path: P
     manager.close()
 
 
+def test_segments_that_retention_deleted_stay_while_no_truncation_can_write_the_checkpoints(
+    tmp_path: Path,
+) -> None:
+    """A power cut would lose the log start otherwise, and the log would start at offset 0 again."""
+    files = FaultyFiles()
+    manager = opened(tmp_path, files)
+    log, other = open_log(manager), manager.create(TopicPartition("other", 0), TOPIC_ID)
+    fill(log)
+    fill(other)
+    log.flush()
+    manager.checkpoint()
+    log.delete_records(8)
+    assert manager.retain(NOW_MS)
+    truncations = LogTruncations()
+    truncations.truncate_to(other, 7)
+    files.space_left = 0
+    assert truncations.execute()
+    assert log.log_dir.checkpoint_due
+    manager.maintain(NOW_MS)
+    assert list(Path(log.directory).glob("*.expired.deleted"))
+    files.space_left = None
+    assert truncations.execute() == {}
+    assert not log.log_dir.checkpoint_due
+    manager.maintain(NOW_MS)
+    assert not list(Path(log.directory).glob("*.expired.deleted"))
+    manager.close()
+
+
+def test_checkpoint_in_progress_covers_no_later_request(tmp_path: Path) -> None:
+    manager = opened(tmp_path)
+    log_dir = open_log(manager).log_dir
+    first = log_dir.request_checkpoint()
+    second = log_dir.request_checkpoint()
+    log_dir.checkpoint_written(first)
+    assert log_dir.checkpoint_due
+    log_dir.checkpoint_written(second)
+    log_dir.checkpoint_written(first)
+    assert not log_dir.checkpoint_due
+    manager.close()
+
+
 def test_failed_sync_takes_the_directory_offline(tmp_path: Path) -> None:
     files = FaultyFiles()
     manager = opened(tmp_path, files)

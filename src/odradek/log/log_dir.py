@@ -49,7 +49,9 @@ class LogDir:
         self._removals: list[tuple[int, str]] = []
         self.torn_bytes_cut = 0
         """Bytes that the recovery of this start has cut off."""
-        self.checkpoint_due = False
+        # Requested checkpoints, and how many of the requests a written checkpoint covers.
+        self._checkpoints_requested = 0
+        self._checkpoints_covered = 0
         self.has_new_logs = False
         """Logs may have no entry in the checkpoint of recovery points."""
         self._on_failure = on_failure
@@ -154,13 +156,28 @@ class LogDir:
                 self.files.fsync_dir(self.path)
                 self._directories_synced = created
 
-    def request_checkpoint(self) -> None:
-        """Have `LogManager.maintain` write the checkpoints when it runs next."""
-        self.checkpoint_due = True
+    def request_checkpoint(self) -> int:
+        """Have `LogManager.maintain` write the checkpoints when it runs next.
 
-    def clear_checkpoint_request(self) -> None:
-        """Clear `checkpoint_due`. Checkpoints in progress do not cover later requests."""
-        self.checkpoint_due = False
+        Returns:
+            The request, for `checkpoint_written`.
+        """
+        with self._lock:
+            self._checkpoints_requested += 1
+            return self._checkpoints_requested
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether no complete write of the checkpoints has begun after the last request.
+
+        A write in progress, or a failed one, covers no request: deleted files stay until then.
+        """
+        return self._checkpoints_covered < self._checkpoints_requested
+
+    def checkpoint_written(self, request: int) -> None:
+        """Note that the checkpoints are on the disk, with the state of `request` or later."""
+        with self._lock:
+            self._checkpoints_covered = max(self._checkpoints_covered, request)
 
     def write_checkpoints(self) -> None:
         """Write and sync the directory's checkpoints. Without a log manager this does nothing.

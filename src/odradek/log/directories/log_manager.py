@@ -750,9 +750,10 @@ class LogManager:
             self._checkpoints[log_dir][name].write(self._collectors(log_dir)[name])
 
     def _checkpoint_directory(self, log_dir: LogDir) -> None:
-        log_dir.clear_checkpoint_request()
+        request = log_dir.request_checkpoint()
         for name, collect in self._collectors(log_dir).items():
             self._checkpoints[log_dir][name].write(collect)
+        log_dir.checkpoint_written(request)
         self._write_all_removals(log_dir)
 
     def _collectors(self, log_dir: LogDir) -> dict[str, Callable[[], Offsets]]:
