@@ -28,6 +28,40 @@ def test_suspended_leader_refuses_requests_and_fails_those_that_wait(logs: LogMa
     assert leader.log.log_end_offset == 1
 
 
+@pytest.mark.parametrize("new_epoch", [False, True])
+def test_flush_that_ends_during_the_suspension_counts_when_the_leader_is_resumed(
+    logs: LogManager, *, new_epoch: bool
+) -> None:
+    leader = Leader(logs, flush_messages=1)
+    leader.append(-1)
+    if new_epoch:
+        leader.cluster.parts.lease.expire()
+        leader.change(leader_epoch=6)
+        leader.cluster.parts.lease.renew()
+    leader.partition.suspend()
+    leader.log.flush()
+    leader.partition.flushed(1)
+    leader.partition.resume()
+    for replica in ALL[1:]:
+        leader.fetch(replica, 1, leader_epoch=leader.partition.leader_epoch)
+    assert leader.log.high_watermark == 1
+
+
+def test_leader_that_is_resumed_before_the_end_of_a_flush_still_waits_for_it(
+    logs: LogManager,
+) -> None:
+    leader = Leader(logs, flush_messages=1)
+    leader.append(-1)
+    leader.partition.suspend()
+    leader.partition.resume()
+    for replica in ALL[1:]:
+        leader.fetch(replica, 1)
+    assert leader.log.high_watermark == 0
+    leader.log.flush()
+    leader.partition.flushed(1)
+    assert leader.log.high_watermark == 1
+
+
 def test_leader_that_is_resumed_keeps_its_positions_and_its_proposal(logs: LogManager) -> None:
     leader = Leader(logs, (LEADER, A))
     leader.append(-1)

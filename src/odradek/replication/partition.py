@@ -277,10 +277,15 @@ class Partition(WaitingOperations["Partition"]):
         self._refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def resume(self) -> None:
-        """Serve a suspended partition again, in the same leader epoch."""
+        """Serve a suspended partition again, in the same leader epoch.
+
+        A flush may have ended in the meantime. It counts from now on.
+        """
         if self.is_suspended:
             self.is_suspended = False
             self.error = ErrorCode.NONE
+            if self.replication is not None and not self.flush_due_offset:
+                self.replication.flushed(self.log.log_end_offset)
 
     def _refuse(self, error: ErrorCode) -> None:
         self.error = error
