@@ -316,6 +316,29 @@ def test_copied_bytes_have_a_limit_and_the_rest_is_visited_next(
     run(test)
 
 
+def test_regions_after_a_copy_are_not_limited_as_copies_are(
+    run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(broker: Broker) -> None:
+        a, b = broker.news(A), broker.news(B)
+        broker.append()
+        for _ in range(3):
+            broker.append(1)
+        broker.append(2)
+        size = len(broker.fetch(a).get()[0][1].copied)
+        for news in (a, b):
+            broker.follow(news, 1)
+        broker.targets[1].fetch_offset = 0  # the follower has lost the records
+        monkeypatch.setattr(follower_fetch, "RESPONSE_COPIES_BYTES_MAX", size)
+        news = broker.news(A)
+        (_, first), (_, second), (_, third) = broker.fetch(news).get()
+        assert (len(first.copied), len(third.copied)) == (size, 0)
+        assert second.region is not None and second.region.length == 3 * size
+        second.region.close()
+
+    run(test)
+
+
 def test_fetch_of_an_old_process_counts_for_no_partition(run: Callable[[Test], None]) -> None:
     async def test(broker: Broker) -> None:
         news = broker.news(A, EPOCH - 1)

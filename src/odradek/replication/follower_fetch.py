@@ -41,8 +41,8 @@ RESPONSE_COPIES_BYTES_MAX = 1_048_576
 """Bytes of a response that are copied, rounded up to whole batches. The next fetch gets the rest.
 
 A byte is copied three times on its path to the socket. For 1 MB this takes 2 to 3 ms when the
-memory is new, and for 10 MB more than 15 ms. Regions are not copied, and have the limits of the
-request only.
+memory is new, and for 10 MB more than 15 ms. The first copy of a response has the limits of the
+request only, which are 1 MB by default. So have regions, which are not copied.
 """
 
 FollowerData = list[tuple["SessionTarget", FetchPartitionData]]
@@ -93,7 +93,7 @@ class FollowerRead(LogRead):
             news.visit(target)
             return self._missing(target.topic, target.partition)
         limit = min(target.max_bytes, self._params.max_bytes - self.size_bytes)
-        if self._copied_bytes:
+        if self._copied_bytes and target.fetch_offset >= partition.log.high_watermark:
             limit = min(limit, RESPONSE_COPIES_BYTES_MAX - self._copied_bytes)
         if self.size_bytes and cold_result is None and self._manager.is_out_of_files:
             self.has_news = True
