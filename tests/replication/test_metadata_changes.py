@@ -263,6 +263,20 @@ def test_the_change_of_one_partition_leaves_the_leadership_of_others(
     run(work)
 
 
+def test_caches_filled_between_the_slices_of_a_removal_are_not_used_after_it(
+    run: Callable[[Work], None],
+) -> None:
+    async def work(manager: ReplicaManager, _finished: list[Uuid]) -> None:
+        image = image_of(topic("a", A, 2 * PARTITIONS_APPLIED_A_SLICE))
+        apply(manager, None, image)
+        work = manager.apply(delta_between(image, EMPTY), image, EMPTY)
+        filled = [manager.generation for _ in work if manager.partition_count]
+        assert len(filled) > 1
+        assert manager.partition_count == 0 and manager.generation > max(filled)
+
+    run(work)
+
+
 @pytest.mark.parametrize("topics", [1, 10, 2 * PARTITIONS_APPLIED_A_SLICE])
 def test_partitions_are_applied_in_time_slices(
     run: Callable[[Work], None], monkeypatch: pytest.MonkeyPatch, topics: int

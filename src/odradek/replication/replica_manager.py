@@ -333,6 +333,7 @@ class ReplicaManager:
                 partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 self._unfollow(key)
                 keys.append(key)
+        self.generation += 1  # again: a cache that was filled between two slices is out of date
         self._update_fetchers()  # before the logs are deleted
         self._topic_ids.discard(topic.topic_id)
         if recorded:
