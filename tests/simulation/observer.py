@@ -409,7 +409,7 @@ class Observer:
             inode = self._inode(segment.file.path)
             if inode is None:
                 return
-            position = _position_of(inode.data, segment.size, model.floor)
+            position = _position_of(inode.data, segment.size, model.floor, log.log_start_offset)
             if inode.durable[:position] != inode.data[:position]:
                 yield f"batches below {model.floor} are not on the disk ({segment.file.path})"
             elif not self._is_name_durable(segment.file.path):
@@ -455,12 +455,18 @@ def _first_base(log: Any) -> int:
     return bases[max(bisect_right(bases, log.log_start_offset) - 1, 0)]
 
 
-def _position_of(data: bytearray, size: int, offset: int) -> int:
-    """Return the position after the last batch that begins below `offset`."""
+def _position_of(data: bytearray, size: int, offset: int, log_start: int) -> int:
+    """Return the position after the last batch that has a record below `offset`.
+
+    A batch that ends above `offset` counts only for its records from the log start on. A follower
+    that begins at a log start inside of a batch has flushed up to there without that batch.
+    """
     position = 0
     while position + HEADER_BYTES <= size:
         header: BatchHeader = parse_header(data, position)
         if header.base_offset >= offset:
+            break
+        if header.last_offset >= offset and offset <= log_start:
             break
         position += header.size_bytes
     return position

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from odradek.errors import ErrorCode
+from odradek.records.record import Record, build_batch
 from odradek.replication.leader_replication import LeaderReplication
+from tests.simulation.observer import _position_of
 from tests.simulation.planting import Patches
 from tests.simulation.scheduler import SECOND
 from tests.simulation.simulation import Simulation
@@ -94,6 +96,16 @@ def test_a_replay_finds_other_state(world: World, change: Callable[[Any], None],
     observer.step()
     observer.replay()
     assert text in "".join(world.simulation.violations)
+
+
+def test_a_flush_up_to_a_log_start_inside_of_a_batch_does_not_cover_that_batch() -> None:
+    """DeleteRecords has moved the log start to 1, and a follower begins with the batch at 0."""
+    first = build_batch([Record(None, b"v")] * 3, base_offset=0)
+    data = first + build_batch([Record(None, b"v")], base_offset=3)
+    assert _position_of(data, len(data), 1, log_start=1) == 0
+    assert _position_of(data, len(data), 1, log_start=0) == len(first), "record 0 was flushed"
+    assert _position_of(data, len(data), 3, log_start=3) == len(first)
+    assert _position_of(data, len(data), 4, log_start=4) == len(data)
 
 
 def _lower_high_watermark(partition: Any) -> None:
