@@ -188,6 +188,11 @@ class Observer:
         log = partition.log
         key = key_of(partition)
         if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
+            if log.log_dir.offline and not self.machine.disk.faults_seen:
+                self._report(
+                    f"{self.machine.host} {partition.topic_partition}: the log directory is "
+                    "offline, but no call of the disk has failed"
+                )
             self._directory_failed(key, log, incarnation)
             return
         if log.is_truncating:

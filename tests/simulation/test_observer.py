@@ -160,11 +160,25 @@ def test_records_that_a_leader_commits_before_its_directory_fails_are_committed(
     shared.committed.truncate(earlier)
     model = observer.models[world.key]
     model.seen = model.seen._replace(high_watermark=earlier)
-    partition.error = ErrorCode.KAFKA_STORAGE_ERROR
+    observer.machine.disk.faults_seen = True
+    _take_offline(partition)
     observer.step()
     assert not world.first_violation
     assert shared.high_watermark == end
     assert shared.committed_at(world.simulation.scheduler.steps) == end
+
+
+def _take_offline(partition: Any) -> None:
+    partition.log.log_dir.offline = True
+    partition.error = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_log_directory_goes_offline_only_after_a_fault_of_the_disk(world: World) -> None:
+    observer = world.observer(world.followers[0])
+    partition = world.partition(world.followers[0])
+    _take_offline(partition)
+    observer.step()
+    assert "is offline, but no call of the disk has failed" in world.first_violation
 
 
 def test_a_step_finds_two_leaders_of_an_epoch(world: World) -> None:
