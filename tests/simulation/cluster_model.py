@@ -18,6 +18,7 @@ from odradek.metadata import znodes
 from odradek.metadata.store.interface import Check, Create, Delete, Operation, Performed, Set
 from odradek.slicing import run_to_completion
 from tests.simulation.invariants import PartitionModel, PartitionState
+from tests.simulation.world_settings import CLUSTER_TOPICS, FLUSHES
 
 if TYPE_CHECKING:
     from odradek.metadata.image import MetadataImage
@@ -29,6 +30,11 @@ IMAGES_KEPT = 2_000
 """Images of so many metadata offsets are compared. A broker that lags further is not checked."""
 OWN_PATHS = ("/brokers/topics/", "/config/", "/odradek/", znodes.PRODUCER_ID_BLOCK, "/admin/")
 """Nodes that only a controller writes, together with the position of the metadata."""
+
+FLUSHED_TOPICS = frozenset(
+    topic.name for topic in CLUSTER_TOPICS if FLUSHES.items() <= topic.configs.items()
+)
+"""Topics that flush each record for the whole run."""
 
 
 @dataclass(slots=True)
@@ -227,6 +233,27 @@ class ClusterModel:
                 f"{model.name}: the ISR {list(state.isr)} is not in the maximal ISR "
                 f"{sorted(maximal)} of leader {state.leader} in epoch {state.leader_epoch}"
             )
+
+    def check_flushed(self, key: PartitionKey, topic: str) -> None:
+        """Check that each running member of the ISR has flushed the committed records.
+
+        The high watermark has risen in this step. With `flush.messages=1` the leader flushes before
+        it counts its own records, and a follower flushes before it fetches from their end.
+        """
+        model = self.partitions[key]
+        if topic not in FLUSHED_TOPICS or model.state is None or model.is_deleted:
+            return
+        self._count("flushes checked")
+        for member in model.state.isr:
+            observer = self.observers.get(member)
+            if observer is None or not self.is_registered(observer.machine):
+                continue
+            path = observer.unflushed_below(key, model.high_watermark)
+            if path:
+                self._report(
+                    f"{model.name}: records below {model.high_watermark} are committed, but member "
+                    f"{member} of the ISR has not flushed them ({path}, {model.state})"
+                )
 
     def is_registered(self, machine: Machine) -> bool:
         """Return whether the controller knows the running process of a broker."""

@@ -182,18 +182,25 @@ class Observer:
                 return maximal_isr_of(partition)
         return None
 
+    def unflushed_below(self, key: PartitionKey, end: int) -> str:
+        """Return the first segment of a running replica with unflushed records below `end`.
+
+        The result is empty if there is none, or if the replica has no log to compare.
+        """
+        for partition in self.machine.partitions():
+            if key_of(partition) == key:
+                log = partition.log
+                if not (log.log_dir.offline or log.is_truncating or log.closed):
+                    return next(self._unflushed(log, end), "")
+        return ""
+
     # -- observations ------------------------------------------------------------------------------
 
     def _observe(self, partition: Any, incarnation: int) -> None:
         log = partition.log
         key = key_of(partition)
         if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
-            if log.log_dir.offline and not self.machine.disk.faults_seen:
-                self._report(
-                    f"{self.machine.host} {partition.topic_partition}: the log directory is "
-                    "offline, but no call of the disk has failed"
-                )
-            self._directory_failed(key, log, incarnation)
+            self._directory_failed(key, partition, incarnation)
             return
         if log.is_truncating:
             self._truncating(key, log)
@@ -222,6 +229,7 @@ class Observer:
         else:
             problems += self._continued(key, model, log, now)
         problems += shared.observe(self.machine.node_id, now)
+        committed = shared.high_watermark
         if self._cluster is not None:
             elected = now.is_leader and not (before and _is_same_leader(before, now))
             led = (
@@ -247,11 +255,24 @@ class Observer:
         model.deletes = log.config.retention_ms >= 0 or log.config.retention_bytes >= 0
         for problem in problems:
             self._report(f"{model.name}: {problem}")
-        if self._cluster is not None:
-            self._cluster.check(key)
+        self._check_cluster(key, partition, committed)
 
-    def _directory_failed(self, key: PartitionKey, log: Any, incarnation: int) -> None:
+    def _check_cluster(self, key: PartitionKey, partition: Any, committed: int) -> None:
+        """Check the rules over all replicas. Records below `committed` were committed before."""
+        if self._cluster is None:
+            return
+        self._cluster.check(key)
+        if self._partitions[key].high_watermark > committed:
+            self._cluster.check_flushed(key, partition.topic_partition.topic)
+
+    def _directory_failed(self, key: PartitionKey, partition: Any, incarnation: int) -> None:
         """The log directory has failed in this step. A leader may have committed records before."""
+        log = partition.log
+        if log.log_dir.offline and not self.machine.disk.faults_seen:
+            self._report(
+                f"{self.machine.host} {partition.topic_partition}: the log directory is "
+                "offline, but no call of the disk has failed"
+            )
         model, before = self.models.get(key), None
         if model is not None and model.truncations == log.truncations:
             before = model.seen
@@ -265,10 +286,11 @@ class Observer:
         model.seen = before._replace(is_leader=False)
         now = before._replace(high_watermark=log.high_watermark, log_end=log.log_end_offset)
         shared, step = self._partitions[key], self.machine.scheduler.steps
+        committed = shared.high_watermark
         follow = shared.follow(self.machine.node_id, now, model.chain, elected=False, step=step)
         for problem in follow:
             self._report(f"{model.name}: {problem}")
-        self._cluster.check(key)
+        self._check_cluster(key, partition, committed)
 
     def _truncating(self, key: PartitionKey, log: Any) -> None:
         """A truncation is in progress. A crash keeps the removed records, or a part of them."""
@@ -406,18 +428,30 @@ class Observer:
         yield from check_producers(replay_producers(chain, first), actual, first)
         yield from self._durable(model, log)
 
-    def _durable(self, model: ReplicaModel, log: Any) -> Iterator[str]:
-        """The disk has the batches below the floor, and the names of their segments."""
+    def _unflushed(self, log: Any, end: int) -> Iterator[str]:
+        """Yield the paths of segments that have records below `end` which are not on the disk."""
         for segment in log.segments:
-            if segment.base_offset >= model.floor or not segment.size:
+            if segment.base_offset >= end or not segment.size:
                 continue
             inode = self._inode(segment.file.path)
             if inode is None:
                 return
-            position = _position_of(inode.data, segment.size, model.floor, log.log_start_offset)
+            if inode.is_synced:
+                continue
+            position = _position_of(inode.data, segment.size, end, log.log_start_offset)
             if inode.durable[:position] != inode.data[:position]:
-                yield f"batches below {model.floor} are not on the disk ({segment.file.path})"
-            elif not self._is_name_durable(segment.file.path):
+                yield segment.file.path
+
+    def _durable(self, model: ReplicaModel, log: Any) -> Iterator[str]:
+        """The disk has the batches below the floor, and the names of their segments."""
+        for path in self._unflushed(log, model.floor):
+            yield f"batches below {model.floor} are not on the disk ({path})"
+        for segment in log.segments:
+            if segment.base_offset >= model.floor or not segment.size:
+                continue
+            if self._inode(segment.file.path) is None:
+                return
+            if not self._is_name_durable(segment.file.path):
                 yield f"the name of {segment.file.path} is not on the disk"
 
     def _is_name_durable(self, path: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.errors import ErrorCode
+from odradek.log.unified_log import UnifiedLog
 from odradek.records.record import Record, build_batch
 from odradek.replication.leader_replication import LeaderReplication
 from tests.simulation.observer import _position_of
@@ -179,6 +180,31 @@ def test_a_log_directory_goes_offline_only_after_a_fault_of_the_disk(world: Worl
     _take_offline(partition)
     observer.step()
     assert "is offline, but no call of the disk has failed" in world.first_violation
+
+
+def _append_without_flush(append: Callable[..., Any]) -> Callable[..., Any]:
+    def instead(*arguments: Any, **named: Any) -> Any:
+        info = append(*arguments, **named)
+        info.must_flush = False
+        return info
+
+    return instead
+
+
+@pytest.mark.parametrize("method", ["append_as_leader", "append_as_follower"])
+def test_committed_records_of_a_flushing_topic_are_on_the_disks_of_the_isr(
+    world: World, method: str
+) -> None:
+    """Without the flush, a leader counts its records and a follower fetches from their end."""
+    assert world.simulation.counts["flushes checked"]
+    patches = Patches()
+    patches.replace(UnifiedLog, method, _append_without_flush(getattr(UnifiedLog, method)))
+    try:
+        world.wait(10)
+    finally:
+        patches.undo()
+    assert not patches.uncalled
+    assert "of the ISR has not flushed them" in world.first_violation
 
 
 def test_a_step_finds_two_leaders_of_an_epoch(world: World) -> None:
