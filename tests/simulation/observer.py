@@ -319,12 +319,34 @@ class Observer:
         kept, model.chain = model.chain, self._chain_of(key, model, log)
         model.floor = min(model.floor, now.log_end)
         before = before._replace(log_end=now.log_end, log_start=now.log_start)
-        problems = [*check_step(before, now)]
+        problems = [*check_step(before, now), *self._truncation_problems(log)]
         common = min(kept.end, model.chain.end)
         ends = [end for end in model.chain.ends if end <= before.log_end and end <= common]
         if ends and kept.hash_at(ends[-1]) != model.chain.hash_at(ends[-1]):
             problems.append(f"other bytes below {ends[-1]} after a truncation")
         return problems
+
+    def _truncation_problems(self, log: Any) -> Iterator[str]:
+        """The removed records of a truncation that has ended do not come back in a power cut.
+
+        Each file has on the disk a prefix of its data. Later appends may not be flushed yet.
+        """
+        if log.log_dir.offline or log.closed:
+            return
+        for segment in log.segments:
+            inode = self._inode(segment.file.path)
+            if inode is not None and not inode.data.startswith(inode.durable):
+                yield (
+                    f"a truncation to {log.log_end_offset} has ended, but the disk has "
+                    f"{len(inode.durable)} other bytes of {segment.file.path}"
+                )
+        if not log.on_disk:
+            return
+        directory = self.machine.disk.directory(log.directory)
+        for name in sorted(directory.durable.keys() - directory.names.keys()):
+            base, _, suffix = name.partition(".")
+            if suffix == "log" and int(base) > log.log_end_offset:
+                yield f"a truncation to {log.log_end_offset} has ended, but the disk has {name}"
 
     def _chain_of(self, key: PartitionKey, model: ReplicaModel, log: Any) -> Chain:
         """Read a whole log again."""

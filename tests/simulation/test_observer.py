@@ -12,6 +12,7 @@ from odradek.errors import ErrorCode
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.record import Record, build_batch
 from odradek.replication.leader_replication import LeaderReplication
+from tests.simulation.disk import Inode
 from tests.simulation.observer import _position_of
 from tests.simulation.planting import Patches
 from tests.simulation.scheduler import SECOND
@@ -205,6 +206,33 @@ def test_committed_records_of_a_flushing_topic_are_on_the_disks_of_the_isr(
         patches.undo()
     assert not patches.uncalled
     assert "of the ISR has not flushed them" in world.first_violation
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_truncation_ends_when_the_disk_has_no_removed_record(
+    world: World, *, is_synced: bool
+) -> None:
+    """The file has lost a byte, and the disk has it until the next sync."""
+    log = world.partition(world.followers[0]).log
+    inode = world.observer(world.followers[0])._inode(log.segments.active.file.path)
+    inode.sync()
+    assert inode.data
+    inode.truncate(len(inode.data) - 1)
+    if is_synced:
+        inode.sync()
+    log.truncations += 1
+    world.observer(world.followers[0]).step()
+    found = "".join(world.simulation.violations)
+    assert ("has ended, but the disk has" in found) is not is_synced
+
+
+def test_a_truncation_ends_when_the_disk_has_no_name_of_a_removed_file(world: World) -> None:
+    observer = world.observer(world.followers[0])
+    log = world.partition(world.followers[0]).log
+    observer.machine.disk.directory(log.directory).durable[f"{10**6:020d}.log"] = Inode()
+    log.truncations += 1
+    observer.step()
+    assert f"has ended, but the disk has {10**6:020d}.log" in world.first_violation
 
 
 def test_a_step_finds_two_leaders_of_an_epoch(world: World) -> None:
