@@ -279,7 +279,7 @@ class ClusterModel:
             return f"no leader ({state})"
         if set(state.isr) != set(replicas):
             return f"the ISR is not full ({state})"
-        logs = {}
+        logs, starts = {}, {}
         for broker in replicas:
             observer = self.observers[broker]
             replica = observer.replica(key)
@@ -290,10 +290,13 @@ class ClusterModel:
                 return f"broker {broker} is in leader epoch {seen.leader_epoch} ({state})"
             if broker == state.leader and not seen.is_leader:
                 return f"broker {broker} does not lead"
+            starts[broker] = seen.log_start
             end = replica.chain.hash_at(seen.log_end)
             logs[broker] = (seen.log_end, seen.high_watermark, None if model.is_compacted else end)
         if len(set(logs.values())) > 1:
             return f"the logs are not equal: {logs}"
+        if min(starts.values()) < starts[state.leader]:
+            return f"a log starts below that of leader {state.leader}: {starts}"
         return ""
 
     # -- images ------------------------------------------------------------------------------------

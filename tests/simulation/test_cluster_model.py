@@ -116,14 +116,19 @@ LOG = chain((0, 2, 0), (2, 2, 0))
 class Replica:
     """The observer of a broker that has one replica."""
 
-    def __init__(self, broker: int, end: int = 4, maximal: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self, broker: int, end: int = 4, maximal: tuple[int, ...] | None = None, start: int = 0
+    ) -> None:
         process = SimpleNamespace(number=1)
+        self.start = start
         self.machine: Any = SimpleNamespace(process=process, node_id=broker)
         self.end = end
         self.maximal = maximal
 
     def replica(self, key: PartitionKey) -> ReplicaModel | None:
-        seen = SEEN._replace(log_end=self.end, high_watermark=self.end)
+        seen = SEEN._replace(
+            log_start=self.start, log_end=self.end, high_watermark=self.end, leader_epoch=0
+        )
         log = LOG.copy()
         log.truncate(self.end)
         return ReplicaModel("replica", seen, log)
@@ -164,6 +169,23 @@ def test_a_change_of_a_partition_checks_leader_isr_and_elr(
     model.is_deleted = True
     world.model.check(KEY)
     assert not world.violations
+
+
+@pytest.mark.parametrize(
+    ("starts", "text"),
+    [((0, 0), ""), ((2, 2), ""), ((0, 2), ""), ((2, 0), "a log starts below that of leader 1")],
+)
+def test_a_cluster_has_recovered_when_no_follower_starts_below_its_leader(
+    starts: tuple[int, int], text: str
+) -> None:
+    world = World()
+    world.change(1, *znodes.create_topic_operations(TOPIC, 1))
+    world.model.observers = {
+        broker: Replica(broker, start=start)  # type: ignore[misc]
+        for broker, start in enumerate(starts, 1)
+    }
+    problems = "".join(world.model.problems())
+    assert text in problems if text else not problems
 
 
 def test_a_deleted_topic_is_not_checked() -> None:
