@@ -27,9 +27,11 @@ from odradek.broker.cluster_identity import (
 from odradek.broker.cluster_member import JOIN_ATTEMPTS_MAX, ClusterMember, ClusterSettings
 from odradek.config.broker import BrokerConfig
 from odradek.controller import store_move
+from odradek.controller.loading import prepare
 from odradek.environment.files import READ, RealFiles
 from odradek.environment.thread_pool import ThreadExecutors
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import Uuid
 from odradek.log.state.checkpoints import MARK_FILE
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
@@ -439,7 +441,7 @@ def test_a_store_into_which_another_broker_moves_is_refused(
         store = MemoryStore(cluster.ensemble)
         await store.open()
         await store.create("/odradek")
-        await store.create(store_move.MOVE, znodes.encode({"cluster_id": OTHER}))
+        await store.create(znodes.MOVE, znodes.encode({"cluster_id": OTHER}))
         await store.close()
         error = await refused(cluster, 2)
         assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -449,7 +451,7 @@ def test_a_store_into_which_another_broker_moves_is_refused(
 
     ensembles: list[MemoryEnsemble] = []
     run(test())
-    assert list(tree(ensembles[0])) == ["/", "/odradek", store_move.MOVE]
+    assert list(tree(ensembles[0])) == ["/", "/odradek", znodes.MOVE]
 
 
 def test_hazard_8_a_start_reads_nothing_before_its_session_is_up_to_date(
@@ -710,6 +712,104 @@ def test_a_move_that_was_interrupted_begins_again(
     assert "/odradek/move" not in first
     assert len(others) > 10
     assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_cluster_does_not_begin_in_a_store_into_which_metadata_moves(
+    tmp_path: Path, patient: None, is_copied: bool
+) -> None:
+    """Another broker with empty directories found no move, and prepares the store during it."""
+
+    async def test() -> None:
+        image = await single_broker_with_a_topic(tmp_path / "1")
+        source = SqliteStore(str(tmp_path / "1" / STORE_FILE), ThreadExecutors())
+        await source.open()
+        ensemble = MemoryEnsemble()
+        store, other = MemoryStore(ensemble), MemoryStore(ensemble)
+        await store.open()
+        await other.open()
+
+        async def begin() -> None:
+            with pytest.raises(KafkaError, match="metadata of another broker moves into"):
+                await prepare(other, None, lambda: Uuid(bytes(16)), completes=False)
+
+        copied = store.multi
+
+        async def multi(operations: Any) -> Any:
+            await copied(operations)
+            if is_copied and await store.exists(znodes.MOVE) is not None:
+                await begin()
+
+        store.multi = multi  # type: ignore[method-assign]
+        await store_move.move(source, store, image.cluster_id, nothing if is_copied else begin)
+        found = await prepare(other, None, lambda: Uuid(bytes(16)), completes=False)
+        assert found == image.cluster_id
+        for each in (source, store, other):
+            await each.close()
+
+    asyncio.run(test())
+
+
+class CompetingStore(MemoryStore):
+    """A store that another broker prepares before one of the requests of this session."""
+
+    other: MemoryStore
+    requests_left = 0
+
+    async def _compete(self) -> None:
+        self.requests_left -= 1
+        if self.requests_left == -1:
+            await prepare(self.other, None, lambda: Uuid(bytes(16)), completes=False)
+
+    async def get_many(self, paths: Any) -> Any:
+        await self._compete()
+        return await super().get_many(paths)
+
+    async def exists(self, path: str, watch: Any = None) -> Any:
+        await self._compete()
+        return await super().exists(path, watch)
+
+    async def multi(self, operations: Any) -> Any:
+        await self._compete()
+        return await super().multi(operations)
+
+
+def test_a_move_does_not_mark_directories_for_a_store_in_which_another_cluster_begins(
+    tmp_path: Path, patient: None
+) -> None:
+    """The cluster begins before any of the requests of the move."""
+
+    async def test() -> int:
+        image = await single_broker_with_a_topic(tmp_path / "1")
+        source = SqliteStore(str(tmp_path / "1" / STORE_FILE), ThreadExecutors())
+        await source.open()
+        refusals = 0
+        while True:
+            ensemble = MemoryEnsemble()
+            store, other = CompetingStore(ensemble), MemoryStore(ensemble)
+            await store.open()
+            await other.open()
+            store.other, store.requests_left = other, refusals
+
+            async def begun(store: CompetingStore = store) -> None:
+                assert store.requests_left >= 0, "the store belongs to another cluster"
+                store.requests_left = 1_000
+
+            try:
+                await store_move.move(source, store, image.cluster_id, begun)
+            except KafkaError as error:
+                assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+                refusals += 1
+            else:
+                assert store.requests_left >= 0
+                break
+            finally:
+                await store.close()
+                await other.close()
+        await source.close()
+        return refusals
+
+    assert asyncio.run(test()) > 5
 
 
 def test_two_brokers_do_not_move_into_one_store(tmp_path: Path, patient: None) -> None:

@@ -133,7 +133,8 @@ def single_broker_refusal(mark: ClusterMark) -> KafkaError:
         return _refusal(
             f"the metadata of cluster {mark.cluster_id} has begun to move into ZooKeeper at path "
             f"{path}. Start the broker with zookeeper.connect, which completes the move. If that "
-            f"path has no node cluster/id, you may remove {MARK_FILE} instead"
+            f"path has no node cluster/id, or one of another cluster, you may remove {MARK_FILE} "
+            "instead"
         )
     return _refusal(
         f"the log directories belong to cluster {mark.cluster_id}, whose metadata is in ZooKeeper "

@@ -46,7 +46,7 @@ from odradek.config.listeners import inter_broker_listener
 from odradek.controller.broker_requests import BrokerRequests
 from odradek.controller.cluster_controller import ClusterController
 from odradek.controller.loading import MetadataChanged, check_prepared, load, prepare
-from odradek.controller.store_move import MOVE, move, moving_id
+from odradek.controller.store_move import move, moving_id
 from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicPartition, Uuid
@@ -279,9 +279,6 @@ class ClusterMember(ClusterMembership):
         if admitted is Admission.MOVE:
             mark = ClusterMark(directories.cluster_id or "", self._settings.chroot, is_moving=True)
             await self._move(single_store(), mark, mark_move)
-        elif admitted is Admission.BEGIN and await self._store.exists(MOVE) is not None:
-            reason = "the metadata of another broker moves into this store. Start again"
-            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
         new_uuid = self._environment.randomness.uuid
         known = found or directories.cluster_id
         cluster_id = await prepare(self._store, known, new_uuid, completes=False)

@@ -20,6 +20,7 @@ from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.quota_nodes import CLIENTS, USERS, load_quotas
 from odradek.metadata.store.interface import (
     Create,
+    Delete,
     MetadataStore,
     Node,
     NodeExistsError,
@@ -119,10 +120,12 @@ async def prepare(
         imported: Returns the first contents of a new store. They are written with the cluster id,
             so a store that has a cluster id is not new.
         completes: Whether a store that has a cluster id may lack nodes with contents. The single
-            brokers of release 0.1.0 did not create all of them.
+            brokers of release 0.1.0 did not create all of them. If False, the write also fails
+            while the metadata of a single broker moves into the store (`store_move`).
 
     Raises:
-        KafkaError: INCONSISTENT_CLUSTER_ID. The store belongs to another cluster, or lacks a node.
+        KafkaError: INCONSISTENT_CLUSTER_ID. The store belongs to another cluster, or lacks a node,
+            or the metadata of another broker moves into it.
     """
     for _ in range(PREPARATIONS_MAX):
         fixed = fixed_nodes(cluster_id or uuid_to_string(new_uuid()))
@@ -132,11 +135,20 @@ async def prepare(
             _check_contents(await _cluster_id(store, cluster_id), missing)
         contents = imported() if imported is not None and znodes.CLUSTER_ID in missing else ()
         written = {each.path for each in contents}
-        operations = [Create(path, fixed[path]) for path in missing if path not in written]
+        operations: list[Operation] = [
+            Create(path, fixed[path]) for path in missing if path not in written
+        ]
+        if not completes and znodes.CLUSTER_ID in missing:
+            operations += [Create(znodes.MOVE), Delete(znodes.MOVE)]
         try:
             if operations:
                 await store.multi([*operations, *contents])
-        except (NodeExistsError, UnknownOutcomeError):  # another broker was first, perhaps
+        except (NodeExistsError, UnknownOutcomeError) as error:  # another broker was first, perhaps
+            if isinstance(error, NodeExistsError) and error.path == znodes.MOVE:
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_CLUSTER_ID,
+                    "the metadata of another broker moves into this store. Start again",
+                ) from error
             await store.connected()
             await store.sync()
             continue

@@ -44,7 +44,6 @@ from odradek.metadata.store.interface import (
 
 logger = logging.getLogger(__name__)
 
-MOVE = "/odradek/move"
 WRITE_BYTES_MAX = 512 * 1024
 """Upper bound of the operations of one write. A single node may exceed it."""
 NODES_READ_MAX = 1_000
@@ -52,7 +51,7 @@ NODES_READ_MAX = 1_000
 
 _LEFT_BEHIND = (znodes.BROKER_IDS, znodes.REGISTRATIONS)
 """Nodes that move without their children."""
-_OMITTED = frozenset({znodes.CONTROLLER, znodes.CLUSTER_ID, MOVE})
+_OMITTED = frozenset({znodes.CONTROLLER, znodes.CLUSTER_ID, znodes.MOVE})
 _ROOTS = (
     "/brokers",
     "/cluster",
@@ -73,10 +72,10 @@ async def moving_id(target: MetadataStore) -> str | None:
         StoreFailure: The store cannot be read.
     """
     try:
-        node = await target.get(MOVE)
+        node = await target.get(znodes.MOVE)
     except NoNodeError:
         return None
-    return znodes.valid(MOVE, _decode, node.data)
+    return znodes.valid(znodes.MOVE, _decode, node.data)
 
 
 def _decode(data: bytes) -> str:
@@ -114,7 +113,7 @@ async def move(
     await begun()
     count = await _copy(source, target)
     last = await _missing(target, cluster_id)
-    await target.multi([*last, Create(znodes.CLUSTER_ID, node.data), Delete(MOVE)])
+    await target.multi([*last, Create(znodes.CLUSTER_ID, node.data), Delete(znodes.MOVE)])
     logger.info("moved %d nodes of cluster %s into the metadata store", count + 1, cluster_id)
     return count + 1
 
@@ -135,11 +134,8 @@ def _refusal(reason: str) -> KafkaError:
 async def _begin(target: MetadataStore, cluster_id: str) -> None:
     """Create the node of the move. Remove the nodes of a move that was interrupted."""
     content = znodes.encode({"version": 1, "cluster_id": cluster_id})
-    try:
-        marked = await target.get(MOVE)
-    except NoNodeError:
-        pass
-    else:
+    marked = (await target.get_many([znodes.MOVE]))[0]
+    if marked is not None:
         if marked.data != content:
             raise _refusal(
                 f"the metadata of another cluster is being moved into this store: {marked.data!r}. "
@@ -152,8 +148,8 @@ async def _begin(target: MetadataStore, cluster_id: str) -> None:
                 f"the metadata store has the node {root}, but no cluster id. Use an empty path of "
                 "ZooKeeper"
             )
-    if await target.exists("/odradek") is None:
-        await _resolved(target, [Create("/odradek"), Create(MOVE, content)])
+    if marked is None:  # the write fails if another broker was first
+        await _resolved(target, [Create("/odradek"), Create(znodes.MOVE, content)])
 
 
 async def _resolved(target: MetadataStore, operations: Sequence[Operation]) -> None:
@@ -171,7 +167,7 @@ async def _clear(target: MetadataStore) -> None:
         if await target.exists(root) is not None:
             paths += await _tree(target, root)
     operations: list[Operation] = [
-        Delete(path) for path in reversed(paths) if path not in ("/odradek", MOVE)
+        Delete(path) for path in reversed(paths) if path not in ("/odradek", znodes.MOVE)
     ]
     for part in _parts(operations):
         await target.multi(part)
