@@ -340,6 +340,26 @@ def test_a_broker_stops_if_its_metadata_store_was_restored_from_a_backup(
     run(test)
 
 
+def test_a_broker_stops_if_its_metadata_store_has_lost_the_controller_epoch(
+    run: Callable[[Test], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        broker = next(each for each in IDS if each != cluster.controller_id)
+        other = MemoryStore(cluster.ensemble)
+        await other.open()
+        await other.delete(znodes.CONTROLLER_EPOCH)
+        cluster.expire(broker)
+        error = await cluster.servers[broker].failed()
+        assert isinstance(error, KafkaError)
+        assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert f"has no node {znodes.CONTROLLER_EPOCH}" in error.message
+        assert not [each for each in caplog.records if each.exc_info and "register" in each.msg]
+        await cluster.stop(broker)
+        await other.close()
+
+    run(test)
+
+
 def test_a_deletion_is_finished_when_every_broker_has_removed_its_logs(
     run: Callable[[Test], None], tmp_path: Path
 ) -> None:

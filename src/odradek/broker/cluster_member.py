@@ -330,7 +330,14 @@ class ClusterMember(ClusterMembership):
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
                 f"the metadata store of cluster {self.cluster_id} {content}. The broker stops",
             )
-        epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
+        try:
+            epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
+        except NoNodeError as error:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"the metadata store of cluster {self.cluster_id} has no node {error.path}. "
+                "Restore it with its contents. The broker stops",
+            ) from error
         number = znodes.valid(znodes.CONTROLLER_EPOCH, int, epoch.data)
         if number < self.image.controller_epoch:
             raise KafkaError(
