@@ -224,7 +224,9 @@ class Observer:
         model.compacted |= log.config.cleanup_compact
         shared.is_compacted |= model.compacted
         before = model.seen
-        if before is None or before.incarnation != incarnation:
+        is_new = before is None or before.incarnation != incarnation
+        is_read_again = is_new or log.truncations != model.truncations
+        if is_new:
             problems += self._recovered(key, model, log, now)
         else:
             problems += self._continued(key, model, log, now)
@@ -256,6 +258,8 @@ class Observer:
         for problem in problems:
             self._report(f"{model.name}: {problem}")
         self._check_cluster(key, partition, committed)
+        if is_read_again:
+            self._replay(partition)
 
     def _check_cluster(self, key: PartitionKey, partition: Any, committed: int) -> None:
         """Check the rules over all replicas. Records below `committed` were committed before."""
@@ -422,18 +426,17 @@ class Observer:
         if process is None or not process.serves:
             return
         for partition in list(process.broker.services.replica_manager._partitions.values()):
-            key = key_of(partition)
-            model = self.models.get(key)
-            log = partition.log
-            if model is None or model.seen is None or log.log_dir.offline or log.closed:
-                continue
-            if model.compacted:
-                continue
-            if model.chain.end != log.log_end_offset:
-                continue  # a step in progress
-            self.replays += 1
-            for problem in self._replayed(model, log):
-                self._report(f"{model.name}: {problem}")
+            self._replay(partition)
+
+    def _replay(self, partition: Any) -> None:
+        model, log = self.models.get(key_of(partition)), partition.log
+        if model is None or model.seen is None or log.log_dir.offline or log.closed:
+            return
+        if model.compacted or model.chain.end != log.log_end_offset:
+            return  # no chain, or a step in progress
+        self.replays += 1
+        for problem in self._replayed(model, log):
+            self._report(f"{model.name}: {problem}")
 
     def _replayed(self, model: ReplicaModel, log: Any) -> Iterator[str]:
         chain = model.chain

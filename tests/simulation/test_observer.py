@@ -110,6 +110,21 @@ def test_a_flush_up_to_a_log_start_inside_of_a_batch_does_not_cover_that_batch()
     assert _position_of(data, len(data), 4, log_start=4) == len(data)
 
 
+def test_a_log_is_replayed_at_the_end_of_a_truncation_and_at_its_first_step(world: World) -> None:
+    observer = world.observer(world.followers[0])
+    partition = world.partition(world.followers[0])
+    replays = observer.replays
+    partition.log.truncations += 1
+    observer.step()
+    assert observer.replays == replays + 1
+    model = observer.models[world.key]
+    model.seen = model.seen._replace(incarnation=0)
+    _forget_producers(partition.log)
+    observer._observe(partition, observer.machine.process.number)
+    assert observer.replays == replays + 2
+    assert "is not known" in world.first_violation
+
+
 def _lower_high_watermark(partition: Any) -> None:
     partition.log.high_watermark -= 1
 
