@@ -217,10 +217,10 @@ class ClusterModel:
                     logs[member] = replica.seen.log_end, replica.chain
         reached = {
             member: 0 if observer is None else observer.reached(key)
-            for member in state.isr
+            for member in state.members
             for observer in (self.observers.get(member),)
         }
-        for problem in model.check_isr(reached):
+        for problem in model.check_reached(reached):
             self._report(f"{model.name}: {problem}")
         for problem in model.check_members(logs):
             self._report(f"{model.name}: {problem}")

@@ -275,6 +275,17 @@ class PartitionState(NamedTuple):
         return self.isr + self.elr
 
 
+def check_membership(before: PartitionState | None, state: PartitionState) -> Iterator[str]:
+    """ISR and ELR are disjoint. A member of the ELR was a member of ISR or ELR before."""
+    unknown = {*state.isr, *state.elr} - {*state.replicas}
+    if unknown or {*state.isr} & {*state.elr}:
+        yield f"ISR or ELR of {state} are not valid"
+    if state.leader >= 0 and state.leader not in state.isr:
+        yield f"the leader of {state} is not in the ISR"
+    if before is not None and not {*state.elr} <= {*before.members}:
+        yield f"{state} follows {before}, but a member of the ELR was in neither ISR nor ELR"
+
+
 @dataclass(slots=True)
 class PartitionModel:
     """The rules of one partition over all replicas.
@@ -337,11 +348,7 @@ class PartitionModel:
     def changed(self, state: PartitionState) -> Iterator[str]:
         """Epochs never decrease, and a clean election takes a member of ISR or ELR."""
         before, self.state = self.state, state
-        unknown = {*state.isr, *state.elr} - {*state.replicas}
-        if unknown or {*state.isr} & {*state.elr}:
-            yield f"ISR or ELR of {state} are not valid"
-        if state.leader >= 0 and state.leader not in state.isr:
-            yield f"the leader of {state} is not in the ISR"
+        yield from check_membership(before, state)
         if before is None:
             return
         if state.leader_epoch < before.leader_epoch:
@@ -426,18 +433,21 @@ class PartitionModel:
                 return f"{mine.base_offset} (epoch {mine.partition_leader_epoch})"
         return f"{min(self.committed.end, chain.end)} (one log ends there)"
 
-    def check_isr(self, reached: Mapping[int, int]) -> Iterator[str]:
-        """Records are committed only when each member of the committed ISR has had them.
+    def check_reached(self, reached: Mapping[int, int]) -> Iterator[str]:
+        """Each member of the controller's ISR and ELR has had all committed records.
 
-        `reached` has the largest log end of each member, also of members that do not run.
+        `reached` has the largest log end of each member, also of members that do not run. The high
+        watermark does not advance while the ISR is below its minimum, so the ELR has the records.
         """
         if self.awaits_leader:
             return
         for member, end in reached.items():
             if end < self.high_watermark:
+                is_elr = self.state is not None and member in self.state.elr
+                where = "the ELR" if is_elr else "the ISR"
                 yield (
                     f"records below {self.high_watermark} are committed, but member {member} of "
-                    f"the ISR has reached {end} only ({self.state})"
+                    f"{where} has reached {end} only ({self.state})"
                 )
 
     def check_members(self, logs: Mapping[int, tuple[int, Chain]]) -> Iterator[str]:

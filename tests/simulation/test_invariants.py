@@ -233,6 +233,12 @@ def test_the_controllers_epochs_never_decrease_and_the_leader_is_in_the_isr() ->
     assert [*committed().changed(later._replace(isr=(1, 4)))]
 
 
+def test_members_of_the_elr_were_in_isr_or_elr_before() -> None:
+    shrunk = STATE._replace(partition_epoch=6, isr=(1,), elr=(2, 3))
+    assert not [*committed().changed(shrunk)]
+    assert [*committed(STATE._replace(elr=())).changed(shrunk)]
+
+
 def test_a_clean_election_takes_a_member_of_isr_or_elr() -> None:
     elected = STATE._replace(partition_epoch=6, leader_epoch=4, leader=3, isr=(3,), elr=())
     assert not [*committed().changed(elected)]
@@ -269,14 +275,15 @@ def test_logs_are_equal_below_the_high_watermark() -> None:
     assert not [*committed().follow(2, follower._replace(high_watermark=0), OTHER, elected=False)]
 
 
-def test_records_are_committed_when_each_member_of_the_isr_has_had_them() -> None:
+def test_each_member_of_isr_and_elr_has_had_the_committed_records() -> None:
     partition = committed()
-    assert not [*partition.check_isr({1: 6, 2: 4})]
-    assert [*partition.check_isr({1: 6, 2: 3})]
-    assert [*partition.check_isr({1: 6, 2: 0})], "it has no replica"
+    assert not [*partition.check_reached({1: 6, 2: 4})]
+    assert [*partition.check_reached({1: 6, 2: 3})]
+    assert [*partition.check_reached({1: 6, 2: 0})], "it has no replica"
+    assert "3 of the ELR has reached 3" in "".join(partition.check_reached({1: 6, 2: 4, 3: 3}))
     unclean = STATE._replace(partition_epoch=6, leader_epoch=4, isr=(1,), elr=(), recovering=True)
     assert not [*partition.changed(unclean)]
-    assert not [*partition.check_isr({1: 2})]
+    assert not [*partition.check_reached({1: 2})]
 
 
 def test_the_high_watermark_of_an_earlier_step_is_known() -> None:
