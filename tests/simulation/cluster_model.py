@@ -255,6 +255,9 @@ class ClusterModel:
                     f"{member} of the ISR has not flushed them ({path}, {model.state})"
                 )
 
+    def compaction_checked(self) -> None:
+        self._count("compacted logs checked")
+
     def is_registered(self, machine: Machine) -> bool:
         """Return whether the controller knows the running process of a broker."""
         process = machine.process

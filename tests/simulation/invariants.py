@@ -275,6 +275,47 @@ class PartitionState(NamedTuple):
         return self.isr + self.elr
 
 
+class KeyedRecord(NamedTuple):
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class NewestRecords:
+    """The newest committed record of each key, from the logs in which no cleaner was yet.
+
+    Attributes:
+        end: The records below it are included.
+    """
+
+    end: int = 0
+    records: dict[bytes, KeyedRecord] = field(default_factory=dict)
+
+    def add(self, records: Iterable[KeyedRecord], end: int) -> None:
+        """Add the records up to `end`, the new high watermark."""
+        for record in records:
+            if self.end <= record.offset < end:
+                self.records[record.key] = record
+        self.end = max(self.end, end)
+
+    def check(self, found: Iterable[KeyedRecord], log_start: int, end: int) -> Iterator[str]:
+        """The log of a replica has each of them from its log start up to its high watermark.
+
+        A cleaner removes the record of a key only if the log has a newer one below `end`, or if the
+        record has no value.
+        """
+        kept = {record.offset: record for record in found}
+        for record in self.records.values():
+            if not log_start <= record.offset < end or record.value is None:
+                continue
+            if kept.get(record.offset) != record:
+                yield (
+                    f"the newest record of key {record.key!r} at {record.offset} is not in the log "
+                    f"up to {end}, which has {kept.get(record.offset)}"
+                )
+
+
 def check_membership(before: PartitionState | None, state: PartitionState) -> Iterator[str]:
     """ISR and ELR are disjoint. A member of the ELR was a member of ISR or ELR before."""
     unknown = {*state.isr, *state.elr} - {*state.replicas}
@@ -306,6 +347,7 @@ class PartitionModel:
         awaits_leader: The leader of an unclean election was not observed yet.
         unclean_elections: Acknowledged records may be lost if this is not 0.
         is_compacted: Batches change below the high watermark, so none are compared.
+        newest: The committed records of a compacted partition.
         is_deleted: The topic was deleted.
     """
 
@@ -321,6 +363,7 @@ class PartitionModel:
     awaits_leader: bool = False
     unclean_elections: int = 0
     is_compacted: bool = False
+    newest: NewestRecords = field(default_factory=NewestRecords)
     is_deleted: bool = False
 
     def observe(self, broker: int, now: Observation) -> Iterator[str]:

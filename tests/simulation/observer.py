@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.errors import ErrorCode
 from odradek.records.batch import HEADER_BYTES, BatchHeader, parse_header
+from odradek.records.record import iter_records
 from tests.simulation.disk import Directory, Inode
 from tests.simulation.invariants import (
     Chain,
+    KeyedRecord,
     Observation,
     PartitionModel,
     Producer,
@@ -266,7 +268,11 @@ class Observer:
         if self._cluster is None:
             return
         self._cluster.check(key)
-        if self._partitions[key].high_watermark > committed:
+        shared = self._partitions[key]
+        if shared.high_watermark > committed:
+            if shared.is_compacted:
+                new = self._keyed_records(partition.log, shared.newest.end)
+                shared.newest.add(new, shared.high_watermark)
             self._cluster.check_flushed(key, partition.topic_partition.topic)
 
     def _directory_failed(self, key: PartitionKey, partition: Any, incarnation: int) -> None:
@@ -432,11 +438,47 @@ class Observer:
         model, log = self.models.get(key_of(partition)), partition.log
         if model is None or model.seen is None or log.log_dir.offline or log.closed:
             return
-        if model.compacted or model.chain.end != log.log_end_offset:
-            return  # no chain, or a step in progress
+        if model.compacted:
+            self._check_compacted(key_of(partition), model, log)
+            return
+        if model.chain.end != log.log_end_offset:
+            return  # a step in progress
         self.replays += 1
         for problem in self._replayed(model, log):
             self._report(f"{model.name}: {problem}")
+
+    def _check_compacted(self, key: PartitionKey, model: ReplicaModel, log: Any) -> None:
+        """The log has the newest committed record of each key below its high watermark.
+
+        An unclean election may have lost some of them.
+        """
+        shared = self._partitions[key]
+        if self._cluster is None or shared.unclean_elections or log.is_truncating:
+            return
+        if any(self._inode(segment.file.path) is None for segment in log.segments):
+            return  # a segment is being replaced
+        found = self._keyed_records(log, log.log_start_offset)
+        for problem in shared.newest.check(found, log.log_start_offset, log.high_watermark):
+            self._report(f"{model.name}: {problem}")
+        self._cluster.compaction_checked()
+
+    def _keyed_records(self, log: Any, start: int) -> Iterator[KeyedRecord]:
+        """Yield the records with a key of the batches that end above `start`.
+
+        The files have them also while the cleaner replaces some segments by a single one.
+        """
+        for segment in list(log.segments):
+            inode = self._inode(segment.file.path)
+            data = b"" if inode is None else inode.data
+            position = 0
+            while position + HEADER_BYTES <= len(data):
+                header = parse_header(data, position)
+                end = position + header.size_bytes
+                if header.last_offset >= start and not header.is_control and end <= len(data):
+                    for record in iter_records(bytes(data[position:end])):
+                        if record.key is not None:
+                            yield KeyedRecord(record.offset, record.key, record.value)
+                position = end
 
     def _replayed(self, model: ReplicaModel, log: Any) -> Iterator[str]:
         chain = model.chain

@@ -8,6 +8,8 @@ from odradek.records.record import Record, build_batch
 from tests.simulation.invariants import (
     NO_STEP,
     Chain,
+    KeyedRecord,
+    NewestRecords,
     Observation,
     PartitionModel,
     PartitionState,
@@ -237,6 +239,22 @@ def test_members_of_the_elr_were_in_isr_or_elr_before() -> None:
     shrunk = STATE._replace(partition_epoch=6, isr=(1,), elr=(2, 3))
     assert not [*committed().changed(shrunk)]
     assert [*committed(STATE._replace(elr=())).changed(shrunk)]
+
+
+def test_a_compacted_log_has_the_newest_committed_record_of_each_key() -> None:
+    old, new = KeyedRecord(0, b"a", b"1"), KeyedRecord(2, b"a", b"3")
+    other = KeyedRecord(1, b"b", b"2")
+    newest = NewestRecords()
+    newest.add((old, other, new), 2)
+    assert newest.records == {b"a": old, b"b": other}, "the record at 2 is not committed yet"
+    newest.add((new,), 3)
+    assert not [*newest.check((other, new), 0, 3)]
+    assert not [*newest.check((other,), 0, 2)], "the replica does not know the commit yet"
+    assert not [*newest.check((new,), 2, 3)], "the log begins at 2"
+    assert [*newest.check((old, other), 0, 3)]
+    assert [*newest.check((other, new._replace(value=b"1")), 0, 3)]
+    newest.add((KeyedRecord(3, b"b", None),), 4)
+    assert not [*newest.check((new,), 0, 4)], "a cleaner removes tombstones"
 
 
 def test_a_clean_election_takes_a_member_of_isr_or_elr() -> None:

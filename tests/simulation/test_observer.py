@@ -13,6 +13,7 @@ from odradek.log.unified_log import UnifiedLog
 from odradek.records.record import Record, build_batch
 from odradek.replication.leader_replication import LeaderReplication
 from tests.simulation.disk import Inode
+from tests.simulation.invariants import KeyedRecord
 from tests.simulation.observer import _position_of
 from tests.simulation.planting import Patches
 from tests.simulation.scheduler import SECOND
@@ -248,6 +249,22 @@ def test_a_truncation_ends_when_the_disk_has_no_name_of_a_removed_file(world: Wo
     log.truncations += 1
     observer.step()
     assert f"has ended, but the disk has {10**6:020d}.log" in world.first_violation
+
+
+def test_a_compacted_log_without_its_newest_records_is_found(world: World) -> None:
+    """The partition is taken for a compacted one, and its model gets another newest record."""
+    observer, shared = world.observer(world.followers[0]), world.simulation.models[world.key]
+    partition = world.partition(world.followers[0])
+    observer.models[world.key].compacted = shared.is_compacted = True
+    end = shared.high_watermark
+    shared.newest.end = end
+    world.wait(3)
+    assert shared.newest.end == shared.high_watermark > end
+    observer._replay(partition)
+    assert world.simulation.counts["compacted logs checked"] and not world.first_violation
+    shared.newest.records[b"key"] = KeyedRecord(partition.log.high_watermark - 1, b"key", b"other")
+    observer._replay(partition)
+    assert "the newest record of key b'key'" in world.first_violation
 
 
 def test_a_step_finds_two_leaders_of_an_epoch(world: World) -> None:
