@@ -25,6 +25,7 @@ from odradek.log.cleaner.batch_filter import _seal
 from odradek.log.cleaner.worker import AUTOGROUP, AUTOGROUP_NICE, NICE
 from odradek.log.cleaner.worker_protocol import CleaningFailed
 from odradek.log.file_pool import PooledFile
+from odradek.log.truncation import truncate_to
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, encode_record
@@ -461,3 +462,32 @@ def test_compact_and_delete_also_deletes_expired_segments(tmp_path: Path) -> Non
 
     topic = {"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS)}
     with_server(tmp_path, work, topic)
+
+
+def test_swap_does_not_bring_back_records_that_were_truncated_during_the_cleaning(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """The log has segments with the same base offsets again, but with other records."""
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        report = log_cleaner.LogCleaner._report
+
+        async def report_after_truncation(*args: Any) -> Any:
+            found = await report(*args)
+            if not log.truncations:
+                truncate_to(log, 5)
+                for _ in range(2):
+                    append_pairs(log, [(b"new%d" % key, b"new") for key in range(5)])
+                    log.roll(server.services.clock.time_ms())
+            return found
+
+        monkeypatch.setattr(log_cleaner.LogCleaner, "_report", report_after_truncation)
+        assert await server.log_cleaner.clean() == 0
+        assert log.segments.bases == [0, 5, 10, 15]
+        keys = [b"k%d" % key for key in range(5)] + [b"new%d" % key for key in range(5)] * 2
+        assert [key for _, key, _ in pairs_of(log)] == keys
+        assert server.services.log_manager.cleaned_offset(log) is None
+        assert not leftovers(tmp_path)
+
+    with_server(tmp_path, work)

@@ -286,6 +286,8 @@ class LogCleaner:
             WorkerEnded: The worker died or was killed.
         """
         log = chosen.log
+        if not chosen.is_current:
+            return False
         await self._in_thread(lambda: worker.start(job))
         try:
             while True:
@@ -296,7 +298,7 @@ class LogCleaner:
                     self._failed(log, report)
                     self._remove_cleaned(log)
                     return False
-                if not await self._swap(log, report):
+                if not await self._swap(chosen, report):
                     raise _CleaningEnded
                 await self._in_thread(worker.resume)
         except BaseException:
@@ -314,8 +316,10 @@ class LogCleaner:
                 worker.kill()
         return waiting.result()
 
-    async def _swap(self, log: UnifiedLog, group: CleanedGroup) -> bool:
-        bases = set(group.bases)
+    async def _swap(self, chosen: LogToClean, group: CleanedGroup) -> bool:
+        log, bases = chosen.log, set(group.bases)
+        if not chosen.is_current:
+            return False  # the group may have records that a truncation has removed since
         old = [segment for segment in log.segments if segment.base_offset in bases]
         if log.closed or len(old) != len(bases):
             return False
@@ -354,13 +358,16 @@ class LogCleaner:
 
     async def _done(self, chosen: LogToClean, done: CleaningDone) -> bool:
         log = chosen.log
+        if not chosen.is_current:
+            return False
         if done.end_offset <= chosen.first_dirty_offset and chosen.cleanable_bytes:
             self._mark_uncleanable(
                 log, "the dedupe buffer is too small, raise log.cleaner.dedupe.buffer.size"
             )
             return False
         try:
-            await self._in_thread(lambda: self._manager.write_cleaned_offset(log, done.end_offset))
+            write = self._manager.write_cleaned_offset
+            await self._in_thread(partial(write, log, done.end_offset, chosen.truncations))
         except OSError as error:
             if error.errno in NO_SPACE_ERRNOS or error.errno in NO_DESCRIPTOR_ERRNOS:
                 self._postponed.add(log)  # the next pass cleans it again, which loses nothing

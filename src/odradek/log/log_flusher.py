@@ -223,10 +223,20 @@ class LogFlusher:
                 raise self._log_dir.error("the log was closed") from error
             raise self._log_dir.fail(error, f"syncing {self._directory}") from error
 
+    @property
+    def truncating_from(self) -> int | None:
+        """The offset of `begin_truncation` until `truncate` has cut the log, then None."""
+        offset = self._point_max
+        return offset if offset < LONG_MAX else None
+
     def begin_truncation(self, offset: int) -> None:
         """Keep the recovery point at or below `offset` until `truncate` has returned.
 
         This does not wait for a flush in progress.
+
+        Args:
+            offset: An offset at or below the new end of the log: the base offset of the first
+                segment that changes.
         """
         with self._point_lock:
             self._point_max = offset

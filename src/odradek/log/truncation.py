@@ -9,7 +9,11 @@ must not fetch before that. Otherwise a power cut could restore removed batches 
 The steps for each log directory, with the state that a crash leaves:
 
 1. Write the offset checkpoints, with recovery points at or below the new ends. After a crash from
-   here on, recovery reads each log from its new end or an earlier offset.
+   here on, recovery reads each log from its new end or an earlier offset. The cleaner's
+   file is the last one, with compacted offsets at or below the new ends. A crash between two files
+   leaves the log as it was. Each old or new entry is valid for that log: a lower compacted offset
+   only has the cleaner compact the records again. A crash before step 2 may lose the batches after
+   a gap that compaction has left above the lowered offsets, as step 2 would.
 2. Rename the later segments, the last one first, then cut the segment with the new end. A crash
    leaves the log as it was, or without some of its last segments, or truncated.
 3. Sync the files and names of all logs. Before this step a power cut may undo any part of step 2.

@@ -98,12 +98,7 @@ class UnifiedLog:
         self.producers = producers
         self.segments = LogSegments(segments)
         self.flusher = LogFlusher(
-            topic_partition,
-            directory,
-            log_dir,
-            self.segments,
-            recovery_point,
-            weakref.ref(self),
+            topic_partition, directory, log_dir, self.segments, recovery_point, weakref.ref(self)
         )
         self.closed = False
         self.jitter_ms = jitter_ms
@@ -775,7 +770,8 @@ class UnifiedLog:
         self._cut = LogCut(offset, base, has_readers=offset < self.high_watermark)
         self._hints.clear()
         self.truncations += 1
-        self.flusher.begin_truncation(offset)
+        first_base = self.segments.bases[self.segments.index_of(offset)] if base is None else base
+        self.flusher.begin_truncation(first_base)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = offset if base is not None else min(self.log_start_offset, offset)
         return True

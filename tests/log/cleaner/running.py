@@ -86,7 +86,7 @@ def compact(
     for group in cleaning.groups():
         swap_in(log, group, now_ms)
     done = cleaning.done(0)
-    manager.write_cleaned_offset(log, done.end_offset)
+    manager.write_cleaned_offset(log, done.end_offset, chosen.truncations)
     return done
 
 

@@ -38,7 +38,7 @@ def with_offsets_everywhere(manager: LogManager) -> None:
         append(log, [b"%d" % at * 90])
     log.delete_records(5)
     manager.maintain(NOW_MS)
-    manager.write_cleaned_offset(log, 6)
+    manager.write_cleaned_offset(log, 6, log.truncations)
 
 
 def test_entries_of_a_lost_directory_do_not_hide_records_of_its_successor(tmp_path: Path) -> None:

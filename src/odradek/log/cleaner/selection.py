@@ -24,6 +24,8 @@ class LogToClean:
 
     Attributes:
         overdue: A part has been dirty for longer than `max.compaction.lag.ms`.
+        truncations: `UnifiedLog.truncations` at the selection. After a later truncation the other
+            attributes are out of date.
     """
 
     log: UnifiedLog
@@ -32,6 +34,12 @@ class LogToClean:
     clean_bytes: int
     cleanable_bytes: int
     overdue: bool
+    truncations: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the log has not been truncated since the selection."""
+        return self.truncations == self.log.truncations and not self.log.is_truncating
 
     @property
     def cleanable_ratio(self) -> float:
@@ -88,7 +96,7 @@ def examine(
     if upper_bound <= dirty:
         cleanable = 0
     overdue = _is_overdue(log, dirty, now_ms, wait=wait)
-    return LogToClean(log, dirty, upper_bound, clean, cleanable, overdue)
+    return LogToClean(log, dirty, upper_bound, clean, cleanable, overdue, log.truncations)
 
 
 def _first_recent_offset(log: UnifiedLog, dirty: int, now_ms: int, *, wait: bool) -> int:

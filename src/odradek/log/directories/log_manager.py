@@ -34,7 +34,7 @@ from odradek.environment.files import (
 from odradek.environment.randomness import Randomness, SystemRandomness
 from odradek.environment.thread_pool import ThreadExecutors
 from odradek.errors import KafkaError
-from odradek.ids import TopicPartition, Uuid, uuid_from_string, uuid_to_string
+from odradek.ids import TopicPartition, Uuid, uuid_to_string
 from odradek.log.directories.closing import close_logs
 from odradek.log.directories.directory_names import (
     are_of_different_topics,
@@ -49,6 +49,7 @@ from odradek.log.log_loader import LoadOptions, LogLoader
 from odradek.log.residency import NotResident
 from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
+from odradek.log.state.checkpoints import LogDirectoryError
 from odradek.log.unified_log import UnifiedLog
 
 CHECKPOINT_INTERVAL_MS = 60_000
@@ -65,25 +66,6 @@ _CHECKPOINTS = (
     checkpoints.HIGH_WATERMARK_FILE,
     checkpoints.CLEANER_OFFSET_FILE,
 )
-
-
-class LogDirectoryError(OSError):
-    """The log directory cannot be used. The message is one line for the operator."""
-
-
-def _directory_id(path: str, text: str) -> Uuid:
-    """Return the id in ``meta.properties`` of the directory.
-
-    Raises:
-        LogDirectoryError: The text is not an id.
-    """
-    try:
-        return uuid_from_string(text)
-    except ValueError as error:
-        raise LogDirectoryError(
-            f"{path}/{checkpoints.META_PROPERTIES_FILE} has an invalid directory.id: {error}. "
-            "Remove the line, or restore the file"
-        ) from error
 
 
 class LogManager:
@@ -200,7 +182,8 @@ class LogManager:
         """
         try:
             self._lock_directories()
-            cluster_id, _ = self._read_meta_properties(None, node_id)
+            paths = [log_dir.path for log_dir in self.log_dirs]
+            cluster_id, _ = checkpoints.read_meta_properties(self.files, paths, None, node_id)
         except OSError as error:
             self.unlock()
             if isinstance(error, LogDirectoryError):
@@ -230,53 +213,19 @@ class LogManager:
             lock.release()
         self._locks.clear()
 
-    def _read_meta_properties(
-        self, cluster_id: str | None, node_id: int
-    ) -> tuple[str | None, dict[str, dict[str, str] | None]]:
-        """Return the cluster id, and the contents of ``meta.properties`` by path."""
-        found = {
-            log_dir.path: checkpoints.read_properties(
-                self.files, f"{log_dir.path}/{checkpoints.META_PROPERTIES_FILE}"
-            )
-            for log_dir in self.log_dirs
-        }
-        for path, properties in found.items():
-            if properties is None:
-                continue
-            cluster_id = cluster_id or properties.get("cluster.id")
-            if properties.get("cluster.id", cluster_id) != cluster_id:
-                raise LogDirectoryError(
-                    f"{path} belongs to cluster {properties['cluster.id']}, not to {cluster_id}. "
-                    "Name only log directories of one cluster in log.dirs"
-                )
-            owner = properties.get("node.id", properties.get("broker.id", str(node_id)))
-            if owner != str(node_id):
-                raise LogDirectoryError(
-                    f"{path} belongs to node {owner}, not to {node_id}. Set node.id={owner}, or "
-                    "use another log directory"
-                )
-        return cluster_id, found
-
     def _load_meta_properties(self, cluster_id: str | None, node_id: int) -> None:
-        cluster_id, found = self._read_meta_properties(cluster_id, node_id)
+        paths = [log_dir.path for log_dir in self.log_dirs]
+        cluster_id, found = checkpoints.read_meta_properties(self.files, paths, cluster_id, node_id)
         self.cluster_id = cluster_id or uuid_to_string(self._randomness.uuid())
         for path, properties in found.items():
             if properties is None:
-                properties = self._write_meta_properties(path, node_id)
-            if "directory.id" in properties:
-                self.directory_ids[path] = _directory_id(path, properties["directory.id"])
-
-    def _write_meta_properties(self, path: str, node_id: int) -> dict[str, str]:
-        properties = {
-            "version": "1",
-            "cluster.id": self.cluster_id,
-            "node.id": str(node_id),
-            "directory.id": uuid_to_string(self._randomness.uuid()),
-        }
-        checkpoints.write_properties(
-            self.files, f"{path}/{checkpoints.META_PROPERTIES_FILE}", properties
-        )
-        return properties
+                new_id = self._randomness.uuid()
+                checkpoints.write_meta_properties(
+                    self.files, path, self.cluster_id, node_id, new_id
+                )
+                self.directory_ids[path] = new_id
+            elif (directory_id := checkpoints.parse_directory_id(path, properties)) is not None:
+                self.directory_ids[path] = directory_id
 
     def _check_partition_directories(self) -> None:
         """Refuse two directories of one partition, as Kafka does (``LogManager.loadLog``).
@@ -717,7 +666,10 @@ class LogManager:
                     log_dir.fail(error, "removing deleted files")
 
     def checkpoint(self) -> None:
-        """Write recovery points, log starts and high watermarks of every online directory."""
+        """Write recovery points, log starts and high watermarks of every online directory.
+
+        The compacted offsets of logs that are being truncated are lowered.
+        """
         self._write_checkpoints(self._checkpoint_directory)
 
     def _write_checkpoints(self, write: Callable[[LogDir], None]) -> None:
@@ -753,6 +705,14 @@ class LogManager:
         request = log_dir.request_checkpoint()
         for name, collect in self._collectors(log_dir).items():
             self._checkpoints[log_dir][name].write(collect)
+        # Before a truncation cuts: new records below the compacted offset would count as clean.
+        self._checkpoints[log_dir][checkpoints.CLEANER_OFFSET_FILE].lower(
+            lambda: {
+                log.topic_partition: offset
+                for log in self.all_logs()
+                if log.log_dir is log_dir and (offset := log.flusher.truncating_from) is not None
+            }
+        )
         log_dir.checkpoint_written(request)
         self._write_all_removals(log_dir)
 
@@ -792,15 +752,19 @@ class LogManager:
     def _written_offset(self, log: UnifiedLog, name: str) -> int | None:
         return self._checkpoints[log.log_dir][name].offsets.get(log.topic_partition)
 
-    def write_cleaned_offset(self, log: UnifiedLog, offset: int) -> None:
+    def write_cleaned_offset(self, log: UnifiedLog, offset: int, truncations: int) -> None:
         """Write how far a log is compacted. Blocks, so the owner must not call it.
+
+        This does nothing if the log was closed, or was truncated since it had `truncations`.
 
         Raises:
             OSError: The checkpoint could not be written.
         """
-        if not log.closed:
-            file = self._checkpoints[log.log_dir][checkpoints.CLEANER_OFFSET_FILE]
-            file.update(log.topic_partition, offset, lambda: log.closed)
+        # The file evaluates the condition under its lock. A later truncation lowers the entry.
+        file = self._checkpoints[log.log_dir][checkpoints.CLEANER_OFFSET_FILE]
+        file.update(
+            log.topic_partition, offset, lambda: log.closed or log.truncations != truncations
+        )
 
     # -- closing -----------------------------------------------------------------------------------
 

@@ -96,12 +96,12 @@ class OffsetCheckpointFile:
         self,
         topic_partition: TopicPartition,
         offset: int,
-        is_deleted: Callable[[], bool] = lambda: False,
+        is_void: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Write and sync one entry, unless its log `is_deleted`. Raise OSError as `write` does."""
+        """Write and sync one entry, unless it `is_void`. Raise OSError as `write` does."""
 
         def updated(latest: Offsets) -> Offsets:
-            return latest if is_deleted() else {**latest, topic_partition: offset}
+            return latest if is_void() else {**latest, topic_partition: offset}
 
         self._replace(updated)
 
@@ -109,6 +109,18 @@ class OffsetCheckpointFile:
         """Write and sync an entry of 0, unless there is one. Raise OSError as `write` does."""
         if topic_partition not in self.offsets:
             self._replace(lambda latest: {topic_partition: 0, **latest})
+
+    def lower(self, collect: Callable[[], Offsets]) -> None:
+        """Write and sync the file with entries of at most the offsets that `collect()` returns.
+
+        No entry is added. Raise OSError as `write` does.
+        """
+
+        def lowered(latest: Offsets) -> Offsets:
+            limits = collect()
+            return {each: min(offset, limits.get(each, offset)) for each, offset in latest.items()}
+
+        self._replace(lowered)
 
     def remove(self, deleted: Iterable[TopicPartition]) -> None:
         """Remove entries from the next write on. This makes no system call, and copies nothing.

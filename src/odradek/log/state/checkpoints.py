@@ -44,6 +44,10 @@ _VERSION = "0"
 _logger = logging.getLogger(__name__)
 
 
+class LogDirectoryError(OSError):
+    """The log directory cannot be used. The message is one line for the operator."""
+
+
 class CorruptCheckpoint(ValueError):
     """The file is incomplete, or not of this format."""
 
@@ -228,3 +232,68 @@ def _recovery_points_ms(files: Files, directory: str) -> int:
         return files.modified_ms(f"{directory}/{RECOVERY_POINT_FILE}")
     except FileNotFoundError:
         return -1
+
+
+def read_meta_properties(
+    files: Files, paths: Iterable[str], cluster_id: str | None, node_id: int
+) -> tuple[str | None, dict[str, dict[str, str] | None]]:
+    """Return the cluster id, and the contents of ``meta.properties`` by path.
+
+    Args:
+        files: The file system.
+        paths: The log directories.
+        cluster_id: The id that the directories must have, or None for any one id.
+        node_id: The node id that the directories must have.
+
+    Raises:
+        LogDirectoryError: A directory belongs to another cluster or node.
+        OSError: A file cannot be read.
+    """
+    found = {path: read_properties(files, f"{path}/{META_PROPERTIES_FILE}") for path in paths}
+    for path, properties in found.items():
+        if properties is None:
+            continue
+        cluster_id = cluster_id or properties.get("cluster.id")
+        if properties.get("cluster.id", cluster_id) != cluster_id:
+            raise LogDirectoryError(
+                f"{path} belongs to cluster {properties['cluster.id']}, not to {cluster_id}. "
+                "Name only log directories of one cluster in log.dirs"
+            )
+        owner = properties.get("node.id", properties.get("broker.id", str(node_id)))
+        if owner != str(node_id):
+            raise LogDirectoryError(
+                f"{path} belongs to node {owner}, not to {node_id}. Set node.id={owner}, or "
+                "use another log directory"
+            )
+    return cluster_id, found
+
+
+def write_meta_properties(
+    files: Files, path: str, cluster_id: str, node_id: int, directory_id: Uuid
+) -> None:
+    """Write the file of a new log directory."""
+    properties = {
+        "version": "1",
+        "cluster.id": cluster_id,
+        "node.id": str(node_id),
+        "directory.id": uuid_to_string(directory_id),
+    }
+    write_properties(files, f"{path}/{META_PROPERTIES_FILE}", properties)
+
+
+def parse_directory_id(path: str, properties: Mapping[str, str]) -> Uuid | None:
+    """Return the id of the directory. A directory of a Kafka version before 3.7 may have none.
+
+    Raises:
+        LogDirectoryError: The text is not an id.
+    """
+    text = properties.get("directory.id")
+    if text is None:
+        return None
+    try:
+        return uuid_from_string(text)
+    except ValueError as error:
+        raise LogDirectoryError(
+            f"{path}/{META_PROPERTIES_FILE} has an invalid directory.id: {error}. "
+            "Remove the line, or restore the file"
+        ) from error

@@ -1,0 +1,138 @@
+"""The cleaner's checkpoint of a log that is truncated below the compacted offset."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from odradek.config.log_config import LogConfig
+from odradek.environment.files import RealFiles
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.state import checkpoints
+from odradek.log.truncation import LogTruncations, truncate_to
+from odradek.log.unified_log import UnifiedLog
+from tests.helpers.crashing_files import Crashed, CrashingFiles
+from tests.log.builders import NOW_MS, TP, open_log, open_manager
+from tests.log.cleaner.running import append_pairs, compact, pairs_of, to_clean
+
+CONFIG = LogConfig(
+    cleanup_compact=True,
+    cleanup_delete=False,
+    delete_retention_ms=0,
+    min_cleanable_dirty_ratio=0.0,
+    file_delete_delay_ms=0,
+)
+
+
+def compacted(root: Path, files: CrashingFiles | None = None) -> tuple[LogManager, UnifiedLog]:
+    """Return a log with one record in each batch, and two segments that are compacted up to 10."""
+    manager = open_manager(root, CONFIG, files)
+    log = open_log(manager)
+    for at in range(10):
+        append_pairs(log, [(b"a%d" % at, b"x")])
+        if at == 4:
+            compact(manager, log)
+    compact(manager, log)
+    assert manager.cleaned_offset(log) == 10
+    return manager, log
+
+
+def written_offset(root: Path) -> int:
+    """Return the entry of the log in the cleaner's checkpoint on the disk."""
+    path = str(root / checkpoints.CLEANER_OFFSET_FILE)
+    return checkpoints.read_offsets(RealFiles(), path)[TP]
+
+
+def test_tombstone_after_a_truncation_below_the_cleaned_offset_removes_the_value(
+    tmp_path: Path,
+) -> None:
+    """The new records below the old cleaned offset are dirty."""
+    manager, log = compacted(tmp_path)
+    truncate_to(log, 2)
+    append_pairs(log, [(b"k", b"value")])
+    log.roll(NOW_MS)
+    append_pairs(log, [(b"k", None)])
+    log.roll(NOW_MS)
+    for at in range(10):
+        append_pairs(log, [(b"b%d" % at, b"y")])
+    for at in range(4):
+        append_pairs(log, [(b"c%d" % at, b"y")])
+        compact(manager, log, now_ms=NOW_MS + 1000 * (at + 1))
+    manager.close()
+    assert not [value for _, key, value in pairs_of_reopened(tmp_path) if key == b"k"]
+
+
+def pairs_of_reopened(root: Path) -> list[tuple[int, bytes | None, bytes | None]]:
+    manager = open_manager(root, CONFIG)
+    pairs = pairs_of(open_log(manager))
+    manager.close()
+    return pairs
+
+
+@pytest.mark.parametrize(("offset", "lowered"), [(2, 0), (7, 0), (10, 10)])
+def test_truncation_lowers_the_cleaned_offset_to_the_segment_that_it_cuts(
+    tmp_path: Path, offset: int, lowered: int
+) -> None:
+    manager, log = compacted(tmp_path)
+    append_pairs(log, [(b"b", b"y")])
+    truncate_to(log, offset)
+    assert manager.cleaned_offset(log) == written_offset(tmp_path) == lowered
+    manager.close()
+
+
+def test_restart_below_the_cleaned_offset_lowers_it(tmp_path: Path) -> None:
+    manager, log = compacted(tmp_path)
+    truncations = LogTruncations()
+    truncations.truncate_fully_and_start_at(log, 6, 4)
+    assert truncations.execute() == {}
+    assert manager.cleaned_offset(log) == written_offset(tmp_path) == 4
+    manager.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_crash_in_a_truncation_never_leaves_a_cut_log_below_the_cleaned_offset(
+    tmp_path: Path, seed: int
+) -> None:
+    """The cleaned offset is lowered on the disk before the first file is cut."""
+    crashes = 0
+    for at in range(100):
+        root, files = tmp_path / str(at), CrashingFiles()
+        manager, log = compacted(root, files)
+        truncations = LogTruncations()
+        truncations.truncate_to(log, 7)
+        files.crash_at = at
+        try:
+            truncations.execute()
+            break
+        except Crashed:
+            crashes += 1
+        finally:
+            files.crash_at = None
+            manager.close(clean=False)
+        files.crash(root, random.Random(seed))
+        manager = open_manager(root, CONFIG, files)
+        log = open_log(manager)
+        cleaned = manager.cleaned_offset(log)
+        assert cleaned is not None
+        assert log.log_end_offset == 10 or cleaned <= log.log_end_offset, at
+        assert log.log_end_offset >= 7, "a batch that stays was lost"
+        manager.close(clean=False)
+    assert crashes > 10
+
+
+def test_cleaned_offset_of_a_log_that_was_truncated_since_the_selection_is_not_written(
+    tmp_path: Path,
+) -> None:
+    manager, log = compacted(tmp_path)
+    append_pairs(log, [(b"a1", b"y")])
+    log.roll(NOW_MS)
+    chosen = to_clean(manager, log)
+    assert chosen is not None
+    assert chosen.is_current
+    truncate_to(log, 2)
+    assert not chosen.is_current
+    manager.write_cleaned_offset(log, 11, chosen.truncations)
+    assert manager.cleaned_offset(log) == written_offset(tmp_path) == 0
+    manager.close()
