@@ -140,3 +140,23 @@ def test_error_of_a_sync_of_the_file_system_is_raised(
     monkeypatch.setattr(file_system_sync, "_syncfs", lambda: fail)
     with pytest.raises(OSError, match="nput/output"):
         FILES.sync(str(tmp_path))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_lack_of_space_in_an_fsync_is_an_io_error_which_is_never_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr("odradek.environment.files.sync_file_system", fail)
+    path = tmp_path / "file"
+    path.touch()
+    with path.open("rb") as file, pytest.raises(OSError, match="fsync failed") as raised:
+        FILES.fsync(file.fileno())
+    assert raised.value.errno == errno.EIO
+    for sync in (FILES.fsync_dir, FILES.sync):
+        with pytest.raises(OSError, match="fsync failed") as raised:
+            sync(str(tmp_path))
+        assert raised.value.errno == errno.EIO

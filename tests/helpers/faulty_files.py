@@ -22,7 +22,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from odradek.environment.files import READ_WRITE, FileLock, RealFiles
+from odradek.environment.files import READ_WRITE, FileLock, RealFiles, sync_once
 
 Buffer = bytes | bytearray | memoryview
 
@@ -139,19 +139,20 @@ class FaultyFiles:
     def allocate(self, fd: int, position: int, length: int) -> bool:
         return self.space_left is None and self._real.allocate(fd, position, length)
 
-    def fsync(self, fd: int) -> None:
-        self.fsyncs += 1
+    def _fail_sync(self, _fd: int) -> None:
         if self.fail_fsync is not None:
             error, self.fail_fsync = self.fail_fsync, None
             raise error
+
+    def fsync(self, fd: int) -> None:
+        self.fsyncs += 1
+        sync_once(self._fail_sync, 0)
         path = self._paths[fd]
         if Path(path).exists():
             self._synced[path] = Path(path).read_bytes()
 
     def fsync_dir(self, path: str) -> None:
-        if self.fail_fsync is not None:
-            error, self.fail_fsync = self.fail_fsync, None
-            raise error
+        sync_once(self._fail_sync, 0)
         self._unsynced_names = [
             change for change in self._unsynced_names if Path(change.path).parent != Path(path)
         ]
@@ -159,9 +160,7 @@ class FaultyFiles:
     def sync(self, path: str) -> None:
         """Sync all files and names below the directory."""
         self.syncs += 1
-        if self.fail_fsync is not None:
-            error, self.fail_fsync = self.fail_fsync, None
-            raise error
+        sync_once(self._fail_sync, 0)
         below = path + "/"
         for each in (each for each in Path(path).rglob("*") if each.is_file()):
             self._synced[str(each)] = each.read_bytes()

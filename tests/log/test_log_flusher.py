@@ -336,12 +336,13 @@ def test_names_of_a_new_log_are_synced_once_before_its_first_roll(
     manager.close()
 
 
-def test_failed_sync_of_the_names_takes_the_directory_offline(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_failed_sync_of_the_names_takes_the_directory_offline(tmp_path: Path, code: int) -> None:
     files = FaultyFiles()
     manager = open_manager(tmp_path, LogConfig(), files)
     log = open_log(manager)
     append(log, [b"1"])
-    files.fail_fsync = OSError(errno.EIO, "input/output error")
+    files.fail_fsync = OSError(code, "the fsync has failed")
     with pytest.raises(KafkaError):
         log.roll(NOW_MS)
     assert log.log_dir.offline

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -387,21 +388,24 @@ def test_checkpoint_in_progress_covers_no_later_request(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_failed_sync_takes_the_directory_offline(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+def test_failed_sync_takes_the_directory_offline(tmp_path: Path, code: int) -> None:
+    """A lack of space in a sync is no exception, because the sync cannot be repeated."""
     files = FaultyFiles()
     manager = opened(tmp_path, files)
     log = open_log(manager)
     fill(log)
-    files.fail_fsync = OSError(errno.EIO, "input/output error")
+    files.fail_fsync = OSError(code, os.strerror(code))
     with pytest.raises(KafkaError):
         truncate_to(log, 7)
     assert log.log_dir.offline
     manager.close(clean=False)
 
 
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("is_closed", [False, True])
 def test_failed_sync_after_the_cut_fails_the_truncation_unless_the_log_was_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool, code: int
 ) -> None:
     """A partition that is deleted during the truncation does not take the directory offline."""
     files = FaultyFiles()
@@ -412,7 +416,7 @@ def test_failed_sync_after_the_cut_fails_the_truncation_unless_the_log_was_close
 
     def cut_with_later_errors(log: UnifiedLog) -> None:
         cut(log)
-        files.fail_fsync = OSError(errno.EIO, "input/output error")
+        files.fail_fsync = OSError(code, os.strerror(code))
         if is_closed:
             log.close(clean=False)
 

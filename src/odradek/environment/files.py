@@ -13,7 +13,7 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from odradek.environment.allocation import allocate_ahead
@@ -37,6 +37,8 @@ BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
 
 OPEN_FILES_MIN = 32
 OPEN_FILES_MAX = 16_384
+
+_LACK_OF_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _locked_here: set[str] = set()
 """Files locked by this process. A POSIX lock does not exclude other uses in its process."""
@@ -110,7 +112,8 @@ class Files(Protocol):
 
     def allocate(self, fd: int, position: int, length: int) -> bool: ...
 
-    def fsync(self, fd: int) -> None: ...
+    def fsync(self, fd: int) -> None:
+        """Sync a file. A lack of space is EIO here, as in `fsync_dir` and `sync` (`sync_once`)."""
 
     def fsync_dir(self, path: str) -> None: ...
 
@@ -164,7 +167,6 @@ class RealFiles:
     pwrite = staticmethod(os.pwrite)
     ftruncate = staticmethod(os.ftruncate)
     allocate = staticmethod(allocate_ahead)
-    fsync = staticmethod(os.fsync)
     replace = staticmethod(os.replace)
     unlink = staticmethod(os.unlink)
     listdir = staticmethod(os.listdir)
@@ -189,17 +191,20 @@ class RealFiles:
     def mkdir(self, path: str) -> None:
         os.mkdir(path, DIRECTORY_MODE)  # noqa: PTH102 - a string path, on purpose
 
+    def fsync(self, fd: int) -> None:
+        sync_once(os.fsync, fd)
+
     def fsync_dir(self, path: str) -> None:
         fd = os.open(path, READ | os.O_DIRECTORY)
         try:
-            os.fsync(fd)
+            sync_once(os.fsync, fd)
         finally:
             os.close(fd)
 
     def sync(self, path: str) -> None:
         fd = os.open(path, READ | os.O_DIRECTORY)
         try:
-            sync_file_system(fd)
+            sync_once(sync_file_system, fd)
         finally:
             os.close(fd)
 
@@ -298,6 +303,21 @@ def make_directory(files: Files, path: str) -> None:
     """Create one directory unless it exists."""
     with contextlib.suppress(FileExistsError):
         files.mkdir(path)
+
+
+def sync_once(sync: Callable[[int], None], fd: int) -> None:
+    """Call `sync`. Raise EIO if the disk lacks space, which an fsync must not be repeated for.
+
+    Thin-provisioned volumes and quotas of NFS report a lack of space at the fsync. The kernel may
+    then drop the dirty pages, and a second fsync succeeds without them. A lack of space in a write
+    or a rename is different: callers repeat these calls.
+    """
+    try:
+        sync(fd)
+    except OSError as error:
+        if error.errno in _LACK_OF_SPACE:
+            raise OSError(errno.EIO, f"fsync failed: {error.strerror}") from error
+        raise
 
 
 def make_directories(files: Files, path: str) -> None:

@@ -65,9 +65,9 @@ class EndableFiles(RealFiles):
     def allocate(self, fd: int, position: int, length: int) -> bool:
         return not self.ended and RealFiles.allocate(fd, position, length)
 
-    def fsync(self, fd: int) -> None:  # type: ignore[override]
+    def fsync(self, fd: int) -> None:
         if not self.ended:
-            os.fsync(fd)
+            super().fsync(fd)
 
     def fsync_dir(self, path: str) -> None:
         if not self.ended:
