@@ -57,6 +57,8 @@ REQUIRED_IN_CLUSTER = (
     "controller changes",
     "registrations",
     "images compared",
+    "flushes checked",
+    "compacted logs checked",
     "unclean stops",
     *(f"fault {name}" for name in CLUSTER_FAULTS),
 )
