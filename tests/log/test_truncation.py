@@ -8,6 +8,7 @@ import math
 import os
 import random
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.log_dir import LogDir
 from odradek.log.residency import NotResident
 from odradek.log.segments import log_segments
 from odradek.log.state import checkpoints
@@ -473,6 +475,70 @@ def test_log_that_is_deleted_during_its_truncation_does_not_take_the_directory_o
     assert values_of(log) == ([] if fully else values[:7])
     if moment == "in the cut":
         assert list(Path(deleted.directory).iterdir()) == [], "it belongs to the new topic"
+    manager.close()
+
+
+class StoppedInARename(FaultyFiles):
+    """Files that call `stop` after the first rename of a removed segment."""
+
+    stop: Callable[[], object] | None = None
+
+    def replace(self, source: str, target: str) -> None:
+        super().replace(source, target)
+        if self.stop is not None and target.endswith(".deleted"):
+            stop, self.stop = self.stop, None
+            stop()
+
+
+def test_new_topic_of_the_same_name_has_no_files_before_the_truncation_of_the_old_one_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The truncation renames files by path, and the segments of both logs have the same names."""
+    files = StoppedInARename()
+    manager = opened(tmp_path, files)
+    log = open_log(manager)
+    fill(log)
+    log.high_watermark = 2
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 3)
+    in_rename, creates = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        in_rename.set()
+        creates.wait()
+
+    files.stop = stop
+    prepare_directory, is_cut = LogDir.prepare_directory, []
+    cut = UnifiedLog.cut
+
+    def cut_and_note(log: UnifiedLog) -> None:
+        try:
+            cut(log)
+        finally:
+            is_cut.append(True)
+
+    def prepare(log_dir: LogDir, topic_partition: TopicPartition) -> None:
+        creates.set()
+        prepare_directory(log_dir, topic_partition)
+        assert is_cut, "the old log is still being cut"
+
+    monkeypatch.setattr(UnifiedLog, "cut", cut_and_note)
+    monkeypatch.setattr(LogDir, "prepare_directory", prepare)
+    thread = threading.Thread(target=truncations.execute)
+    thread.start()
+    try:
+        in_rename.wait()
+        manager.delete(log.topic_partition)
+        new = manager.create(log.topic_partition, Uuid(bytes(15) + b"2"))
+        values = fill(new)
+    finally:
+        creates.set()
+        thread.join()
+    assert values_of(new) == values
+    assert not list(Path(new.directory).glob("*.deleted"))
+    manager.close()
+    manager = opened(tmp_path)
+    assert values_of(manager.create(log.topic_partition, Uuid(bytes(15) + b"2"))) == values
     manager.close()
 
 

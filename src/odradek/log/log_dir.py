@@ -10,7 +10,9 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from weakref import WeakValueDictionary
 
 from odradek.environment.clock import Clock
 from odradek.environment.files import Files
@@ -64,6 +66,11 @@ class LogDir:
         self._directories_created = 1
         self._directories_synced = 0
         self._names_lock = threading.Lock()
+        # Held by the thread that truncates the log of the partition. These are conditions, because
+        # their locks are reentrant: a truncation may create the directory of its own log.
+        self._truncations: WeakValueDictionary[TopicPartition, threading.Condition] = (
+            WeakValueDictionary()
+        )
 
     @property
     def files(self) -> Files:
@@ -110,13 +117,30 @@ class LogDir:
         """Return when a new directory of this partition may be created.
 
         The checkpoints must not have entries of a deleted partition of the same name. This waits
-        for the disk if the partition was deleted a moment ago.
+        for the disk if the partition was deleted a moment ago. It also waits for the truncation of
+        a deleted log, which would take the files of the new log for its own.
 
         Raises:
             OSError: The checkpoints could not be written.
         """
+        with self._truncation_of(topic_partition):
+            pass
         if self._write_removals is not None:
             self._write_removals(self, topic_partition)
+
+    @contextmanager
+    def truncating(self, topic_partition: TopicPartition) -> Iterator[None]:
+        """Let no other thread create the partition's directory while this thread cuts its log.
+
+        The caller checks inside whether the log was closed: a directory of this name that existed
+        before belongs to another log then.
+        """
+        with self._truncation_of(topic_partition):
+            yield
+
+    def _truncation_of(self, topic_partition: TopicPartition) -> threading.Condition:
+        with self._lock:
+            return self._truncations.setdefault(topic_partition, threading.Condition())
 
     def directory_created(self) -> None:
         """Note a new partition directory. The first flush of its log syncs its name.

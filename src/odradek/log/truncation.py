@@ -108,7 +108,8 @@ class LogTruncations:
             try:
                 log_dir.write_checkpoints()
                 for log in waiting:
-                    _unless_closed(log, log.cut)
+                    with log_dir.truncating(log.topic_partition):
+                        _unless_closed(log, log.cut)
                 _sync(log_dir, waiting)
             except OSError as error:
                 what = f"truncating {len(waiting)} logs"
