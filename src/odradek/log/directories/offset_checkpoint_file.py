@@ -125,7 +125,7 @@ class OffsetCheckpointFile:
     def remove(self, deleted: Iterable[TopicPartition]) -> None:
         """Remove entries from the next write on. This makes no system call, and copies nothing.
 
-        An entry of 0 is the same as a missing one, and may stay in the file.
+        An entry of 0 may stay in the file. It hides nothing of a new log with the same name.
         """
         with self._lock:
             for each in deleted:
