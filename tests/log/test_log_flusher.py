@@ -12,6 +12,7 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.errors import KafkaError
 from odradek.ids import TopicPartition, Uuid
+from odradek.log.state import checkpoints
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
@@ -347,3 +348,76 @@ def test_failed_sync_of_the_names_takes_the_directory_offline(tmp_path: Path, co
         log.roll(NOW_MS)
     assert log.log_dir.offline
     manager.close(clean=False)
+
+
+class NoDescriptor(FaultyFiles):
+    """Has no free descriptor for the next file whose path has the suffix `suffix`."""
+
+    suffix = ""
+
+    def open(self, path: str, flags: int) -> int:
+        if self.suffix and path.endswith(self.suffix):
+            self.suffix = ""
+            raise OSError(errno.EMFILE, "too many open files", path)
+        return super().open(path, flags)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", "leader-epoch-checkpoint"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("is_maintenance", [False, True])
+def test_flush_without_a_free_descriptor_is_repeated_and_keeps_the_directory_online(
+    tmp_path: Path, suffix: str, seed: int, is_maintenance: bool
+) -> None:
+    files = NoDescriptor(loses_names=True)
+    manager = open_manager(tmp_path, LogConfig(segment_bytes=400), files)
+    log = open_log(manager)
+    values = [b"%d" % at * 90 for at in range(9)]
+    for at, value in enumerate(values):
+        append(log, [value], at // 3)
+    files.suffix = suffix
+    if is_maintenance:
+        manager.maintain(NOW_MS)
+    else:
+        with pytest.raises(KafkaError):
+            log.flush()
+    assert not files.suffix
+    assert not log.log_dir.offline
+    assert not log.recovery_point
+    log.flush()
+    assert log.recovery_point == 9
+    entries = log.epochs.entries()
+    manager.checkpoint()
+    manager.close(clean=False)
+    files.crash(tmp_path, random.Random(seed))
+    manager = open_manager(tmp_path, LogConfig(segment_bytes=400), files)
+    log = open_log(manager)
+    assert values_of(log) == values
+    assert log.epochs.entries() == entries
+    manager.close()
+
+
+@pytest.mark.parametrize("suffix", [".snapshot", ".index", ".timeindex", ".log"])
+@pytest.mark.parametrize("has_time", [False, True])
+def test_log_that_is_closed_without_a_free_descriptor_is_recovered_at_the_next_start(
+    tmp_path: Path, suffix: str, has_time: bool
+) -> None:
+    """The directory is not marked as closed."""
+    files = NoDescriptor()
+    manager = open_manager(tmp_path, LogConfig(segment_bytes=400), files, open_files_max=1)
+    log = open_log(manager)
+    values = [b"%d" % at * 90 for at in range(9)]
+    for at, value in enumerate(values):
+        append(log, [value], producer_id=1, producer_epoch=0, base_sequence=at)
+    files.suffix = suffix
+    manager.close(within_ms=60_000 if has_time else 0)
+    failed = not files.suffix
+    assert failed or suffix == ".log"
+    assert not log.log_dir.offline
+    if failed:
+        assert not (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
+        assert not (tmp_path / checkpoints.CLOSED_UNSYNCED_FILE).exists()
+    manager = open_manager(tmp_path, LogConfig(segment_bytes=400))
+    log = open_log(manager)
+    assert values_of(log) == values
+    assert log.producers.producers[1].last_sequence == 8
+    manager.close()

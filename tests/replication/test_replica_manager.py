@@ -15,11 +15,12 @@ import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
+from odradek.replication import replica_manager as replica_manager_module
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
 from testkit.requests import batch as batch_now
@@ -178,6 +179,37 @@ def test_internal_append_waits_for_a_flush_that_is_due(run: Callable[[Work], Non
         assert manager.log(KEY).high_watermark == 0
         info = await asyncio.wait_for(wait(appended), 120)
         assert (info.last_offset, manager.log(KEY).recovery_point) == (0, 1)
+
+    run(work)
+
+
+@pytest.mark.parametrize("failures", [2, replica_manager_module.LEADER_FLUSH_ATTEMPTS_MAX])
+def test_flush_without_a_free_descriptor_is_repeated_before_the_directory_goes_offline(
+    run: Callable[[Work], None], monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        apply(manager, None, image_of(topic(), flush_messages="1"))
+        log, left = manager.log(KEY), failures
+        flush = log.flush
+
+        def fail_first() -> None:
+            nonlocal left
+            if left:
+                left -= 1
+                raise log.log_dir.io_failed(OSError(errno.EMFILE, "too many files"), "flushing")
+            flush()
+
+        monkeypatch.setattr(log, "flush", fail_first)
+        monkeypatch.setattr(replica_manager_module, "FLUSH_RETRY_S", 0)
+        appended = manager.append_internal(KEY, batch())
+        is_failed = failures == replica_manager_module.LEADER_FLUSH_ATTEMPTS_MAX
+        if is_failed:
+            with pytest.raises(KafkaError):
+                await asyncio.wait_for(wait(appended), 120)
+        else:
+            await asyncio.wait_for(wait(appended), 120)
+        assert not left
+        assert log.log_dir.offline == is_failed
 
     run(work)
 

@@ -18,7 +18,7 @@ from odradek.environment.clock import Clock
 from odradek.environment.files import Files
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
-from odradek.log.file_pool import NO_SPACE_ERRNOS, FilePool
+from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, FilePool
 from odradek.log.segments.log_segment import IndexCache
 
 DELETE_DIRECTORY_SUFFIX = "-delete"
@@ -93,6 +93,15 @@ class LogDir:
             if self._on_failure is not None:
                 self._on_failure(self)
         return self.error(what)
+
+    def io_failed(self, error: OSError, what: str) -> KafkaError:
+        """Return the error to raise. Take the directory offline, unless the call can be repeated.
+
+        A lack of descriptors comes from opening a file, so no fsync or write has failed.
+        """
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            return self.error(f"{what}: {error}. Raise the limit of open files")
+        return self.fail(error, what)
 
     def append_refused(self, error: OSError, what: str) -> KafkaError:
         """Return the error of an append that a full disk or a lack of descriptors refuses.

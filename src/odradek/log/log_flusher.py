@@ -163,10 +163,12 @@ class LogFlusher:
         """Return when the records below `offset` and the files of rolled segments are on the disk.
 
         Concurrent calls share an fsync. A failed fsync takes the directory offline and is not
-        repeated.
+        repeated. Without free descriptors the directory stays online, and the next flush syncs the
+        same files again.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, because the fsync failed or the directory is offline.
+            KafkaError: KAFKA_STORAGE_ERROR. The fsync failed, a file could not be opened, or the
+                directory is offline.
         """
         with self._lock:
             if offset <= self.recovery_point and not self._rolled and self._epochs_synced:
@@ -182,7 +184,7 @@ class LogFlusher:
             except OSError as error:
                 if self._closed:
                     raise self._log_dir.error("the log was closed") from error
-                raise self._log_dir.fail(error, f"flushing {self._topic_partition}") from error
+                raise self._log_dir.io_failed(error, f"flushing {self._topic_partition}") from error
             with self._point_lock:
                 self.recovery_point = max(self.recovery_point, min(end, self._point_max))
                 if self.recovery_point >= self._segments.active.base_offset:
@@ -221,7 +223,7 @@ class LogFlusher:
         except OSError as error:
             if self._closed:
                 raise self._log_dir.error("the log was closed") from error
-            raise self._log_dir.fail(error, f"syncing {self._directory}") from error
+            raise self._log_dir.io_failed(error, f"syncing {self._directory}") from error
 
     @property
     def truncating_from(self) -> int | None:
@@ -302,11 +304,15 @@ class LogFlusher:
         # First, because files that are created from now on are not covered.
         self._directory_synced = self._epochs_synced = True
         created = self._names_created
-        for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
-            self._sync_file(f"{self._directory}/{name}")
-        self._log_dir.files.fsync_dir(self._directory)
-        self._names_synced = created
-        self._log_dir.sync_names()
+        try:
+            for name in (checkpoints.LEADER_EPOCH_FILE, checkpoints.PARTITION_METADATA_FILE):
+                self._sync_file(f"{self._directory}/{name}")
+            self._log_dir.files.fsync_dir(self._directory)
+            self._names_synced = created
+            self._log_dir.sync_names()
+        except OSError:
+            self._directory_synced = self._epochs_synced = False
+            raise
 
     def _sync_file(self, path: str) -> None:
         files = self._log_dir.files

@@ -720,7 +720,7 @@ class UnifiedLog:
         try:
             return sum(self._delete_while(rule, now_ms) for rule in rules)
         except OSError as error:
-            raise self.log_dir.fail(error, f"retention of {self.topic_partition}") from error
+            raise self.log_dir.io_failed(error, f"retention of {self.topic_partition}") from error
 
     def load_for_retention(self, now_ms: int) -> None:
         """Read the data that `delete_old_segments` needs without `wait`. May run on any thread."""
@@ -729,7 +729,9 @@ class UnifiedLog:
             retention.load(self.config, segments, now_ms)
         except OSError as error:
             if not self.closed and not any(segment.deleted for segment in segments):
-                raise self.log_dir.fail(error, f"retention of {self.topic_partition}") from error
+                raise self.log_dir.io_failed(
+                    error, f"retention of {self.topic_partition}"
+                ) from error
 
     def _delete_while(self, rule: retention.Rule, now_ms: int) -> int:
         count = retention.count_deletable(
@@ -856,7 +858,7 @@ class UnifiedLog:
         try:
             self._write_before_close(sync_follows=sync_follows)
         except OSError as error:
-            raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
+            raise self.log_dir.io_failed(error, f"closing {self.topic_partition}") from error
 
     def _write_before_close(self, *, sync_follows: bool) -> None:
         if self.epochs.dirty:
@@ -892,5 +894,5 @@ class UnifiedLog:
             except OSError as error:
                 if self.closed:
                     raise self.log_dir.error("the log was closed") from error
-                raise self.log_dir.fail(error, f"closing {self.topic_partition}") from error
+                raise self.log_dir.io_failed(error, f"closing {self.topic_partition}") from error
         self.flusher.mark_synced()

@@ -70,6 +70,11 @@ if TYPE_CHECKING:
 
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 PARTITIONS_APPLIED_A_SLICE = 25
+LEADER_FLUSH_ATTEMPTS_MAX = 10
+"""Attempts to flush a log without free descriptors. Then the log directory goes offline, so that
+another broker can lead its partitions.
+"""
+FLUSH_RETRY_S = 1.0
 """Changed partitions that are applied in one time slice. A new one costs some 30 microseconds."""
 
 logger = logging.getLogger(__name__)
@@ -670,13 +675,25 @@ class ReplicaManager:
             await asyncio.wait(flushes)
 
     async def _flush(self, partition: Partition) -> None:
-        log = partition.log
+        log, attempts = partition.log, 0
         try:
             is_due = True
             while is_due:
                 # Records that are appended from here on may not be covered by this flush.
                 end_offset, leader_epoch = log.log_end_offset, partition.leader_epoch
-                await self._loop.run_in_executor(self._executor, log.flush)
+                try:
+                    await self._loop.run_in_executor(self._executor, log.flush)
+                except KafkaError as error:
+                    attempts += 1
+                    if log.closed or log.log_dir.offline:
+                        raise
+                    if attempts == LEADER_FLUSH_ATTEMPTS_MAX:
+                        what = f"flushing {partition.topic_partition}"
+                        raise log.log_dir.fail(OSError(str(error)), what) from error
+                    logger.warning("%s. The flush is tried again", error)
+                    await self._timers.sleep(FLUSH_RETRY_S)
+                    continue
+                attempts = 0
                 if partition.leader_epoch == leader_epoch:
                     partition.flushed(end_offset)
                 # Otherwise the records of that epoch may have been replaced by unflushed ones.

@@ -112,12 +112,11 @@ class _Closing:
                 job.log.sync_before_close()
             except KafkaError as error:
                 if not job.log.closed:
-                    _logger.warning(
-                        "closing %s failed: %s. The next start recovers its records",
-                        job.log.topic_partition,
-                        error,
-                    )
-            self._set_state(job, _State.ENDED)
+                    _report(job.log, error)
+                # Its directory may be online: it must not be marked as closed.
+                self._set_state(job, _State.LEFT)
+            else:
+                self._set_state(job, _State.ENDED)
 
     def _next_to_sync(self) -> _Job | None:
         with self._changed:
@@ -159,12 +158,9 @@ class _Closing:
             try:
                 job.log.write_before_close(sync_follows=False)
             except KafkaError as error:
-                _logger.warning(
-                    "closing %s failed: %s. The next start recovers its records",
-                    job.log.topic_partition,
-                    error,
-                )
-            job.state = _State.WRITTEN
+                _report(job.log, error)
+            else:
+                job.state = _State.WRITTEN
 
     def wait_for_threads(self) -> None:
         """Return when all threads have finished their logs, or when the time is over."""
@@ -189,6 +185,12 @@ class _Closing:
                 if job.state is not _State.WRITING:
                     job.log.close(clean=False)
         return closed
+
+
+def _report(log: UnifiedLog, error: KafkaError) -> None:
+    _logger.warning(
+        "closing %s failed: %s. The next start recovers its records", log.topic_partition, error
+    )
 
 
 def _timeout_s(ms: float) -> float | None:
