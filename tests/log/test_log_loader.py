@@ -228,6 +228,25 @@ def test_unfinished_files_of_a_crash_are_removed(tmp_path: Path) -> None:
     manager.close()
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_indexes_without_their_segment_are_removed(tmp_path: Path, clean: bool) -> None:
+    """A power cut may keep some of the renames of a removed segment."""
+    manager = open_manager(tmp_path, CONFIG)
+    append(open_log(manager), [b"value"])
+    manager.close(clean=clean)
+    orphans = [
+        tmp_path / str(TP) / f"{99:020d}{suffix}"
+        for suffix in (".index", ".timeindex", ".txnindex")
+    ]
+    for orphan in orphans:
+        orphan.write_bytes(bytes(34))
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    assert not any(orphan.exists() for orphan in orphans)
+    assert values_of(log) == [b"value"]
+    manager.close()
+
+
 def test_preallocated_indexes_of_a_stopped_kafka_are_understood(tmp_path: Path) -> None:
     directory = filled(tmp_path, 30, clean=True)
     for path in (newest(directory, ".index"), newest(directory, ".timeindex")):

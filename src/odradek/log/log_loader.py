@@ -21,7 +21,9 @@ from odradek.log.cleaner.segment_swap import recover_swaps
 from odradek.log.log_dir import LogDir
 from odradek.log.segments.log_segment import (
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
     LogSegment,
     last_expired_segment,
 )
@@ -40,6 +42,7 @@ from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import HEADER_BYTES, MAGIC_V2, BatchHeader, parse_header
 from odradek.records.checksum import crc32c
 
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 TEMPORARY_SUFFIXES = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 RECOVERY_READ_BYTES = 1 << 20
 FAR_GAP = 1 << 30
@@ -230,7 +233,9 @@ class LogLoader:
     def _list_segments(self, names: list[str], kept: str | None) -> list[LogSegment]:
         """Return the segments in order, by file names.
 
-        Files that a crash left unfinished are removed, apart from the file `kept`.
+        Files that a crash left unfinished are removed, apart from the file `kept`. So is an index
+        whose segment is gone: a power cut may keep some of the renames of a removed segment. A new
+        segment of this base offset would take the entries for its own.
         """
         segments = []
         present = set(names)
@@ -244,6 +249,11 @@ class LogLoader:
                 segments.append(self._segment(base_offset, self._files.size(path)))
                 if name[: -len(LOG_SUFFIX)] + TXN_INDEX_SUFFIX in present:
                     segments[-1].find_txn_index()
+            elif (
+                name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] + LOG_SUFFIX not in present
+            ):
+                _logger.warning("removing %s: it has no %s file", path, LOG_SUFFIX)
+                self._files.unlink(path)
         segments.sort(key=lambda segment: segment.base_offset)
         return segments
 
