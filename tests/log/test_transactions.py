@@ -475,3 +475,39 @@ def test_a_marker_is_never_too_large(log: UnifiedLog) -> None:
     log.update_config(replace(CONFIG, max_message_bytes=10))
     append_marker(log, 1, committed=True)
     assert log.last_stable_offset == 2
+
+
+def test_power_cut_after_all_records_were_deleted_brings_back_no_open_transaction(
+    tmp_path: Path,
+) -> None:
+    """The snapshot at the log start is lost, and an earlier one with the transaction exists."""
+    config = replace(CONFIG, segment_bytes=400)
+    manager = open_manager(tmp_path, config)
+    log = open_log(manager)
+    append_transactional(log, [b"a" * 300], 7, 0)
+    append(log, [b"b" * 300])
+    directory = Path(log.directory)
+    files = [*directory.glob("*.snapshot"), *directory.glob("*.odradek-window")]
+    earlier = {path: path.read_bytes() for path in files}
+    assert earlier
+    append_marker(log, 7, committed=True)
+    append(log, [b"b" * 300])
+    log.flush()
+    end = log.log_end_offset
+    log.delete_records(end)
+    log.roll(NOW_MS)
+    manager.retain(NOW_MS)
+    manager.checkpoint()
+    manager.close(clean=False)
+    for path in directory.glob(f"{end:020d}.*"):
+        path.unlink()
+    for path, data in earlier.items():
+        path.write_bytes(data)
+    for _ in range(2):
+        manager = open_manager(tmp_path, config)
+        log = open_log(manager)
+        append(log, [b"c"])
+        assert log.log_start_offset == end
+        assert not log.producers.ongoing
+        assert log.last_stable_offset == log.log_end_offset
+        manager.close(clean=False)

@@ -364,7 +364,8 @@ class LogLoader:
     ) -> ProducerStateManager:
         files, directory, segments = self._files, self._directory, self._segments
         found = producer_files_by_offset(names)
-        delete_producer_files(files, directory, found, above=log_end_offset)
+        first_base = segments[0].base_offset
+        delete_producer_files(files, directory, found, below=first_base, above=log_end_offset)
         producers = load_producers(
             files, directory, found, segments, log_end_offset, recovered_from
         )

@@ -71,10 +71,19 @@ def remove_producer_files(files: Files, directory: str, offset: int) -> None:
 
 
 def delete_producer_files(
-    files: Files, directory: str, producer_files: dict[int, set[str]], *, above: int
+    files: Files,
+    directory: str,
+    producer_files: dict[int, set[str]],
+    *,
+    below: int = 0,
+    above: int,
 ) -> None:
-    """Remove the producer files of offsets above the log's end."""
-    for offset in [offset for offset in producer_files if offset > above]:
+    """Remove the producer files of offsets below the first segment, and above the log's end.
+
+    A power cut may bring back files below the first segment. They may have transactions whose
+    markers were deleted. The last stable offset would then stay at the log start.
+    """
+    for offset in [offset for offset in producer_files if not below <= offset <= above]:
         for suffix in sorted(producer_files.pop(offset)):
             files.unlink(index_path(directory, offset, suffix))
 
