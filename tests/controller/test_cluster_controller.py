@@ -12,7 +12,6 @@ from contextlib import contextmanager
 import pytest
 
 from odradek.broker.requests.cluster import ControllerRequests
-from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.broker_requests import BrokerRequests
 from odradek.controller.cluster_controller import ClusterController, ControllerSettings
 from odradek.controller.controller_term import Committed
@@ -41,7 +40,6 @@ from odradek.protocol.messages.assign_replicas_to_dirs_request import AssignRepl
 from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from odradek.result_tasks import wait
 from tests.controller.cluster_nodes import Node, World, contents
-from tests.helpers.call_count import count_calls
 
 A = TopicName("a")
 SMALL = EnsembleConditions(multi_bytes_max=6_000)
@@ -885,39 +883,3 @@ def test_replica_that_is_reported_in_a_directory_that_is_not_online_loses_its_le
         assign(leader.directories[0])
         assert _partition(world).leader_epoch == after.leader_epoch
         _stable(world)
-
-
-# --- cost ---
-
-
-def _calls_of_an_isr_change(partitions: int) -> int:
-    with running(settings=ControllerSettings(apply_timeout_ms=1)) as world:
-        for number in range(0, partitions, 1000):
-            name = f"a{number}" if number else "a"
-            _create(world, name, min(1000, partitions), 3)
-        world.advance(3)
-        leader = world.nodes[_partition(world).leader]
-        controller = world.controller()
-        change = AlterPartition(
-            leader.id,
-            leader.broker_epoch,
-            0,
-            0,
-            ((leader.id, leader.broker_epoch),),
-        )
-        topic_id = controller.image.topics_by_name[A].topic_id
-        for node in world.nodes.values():
-            node.polls = False
-        world.advance(1)
-
-        call = controller.alter_partitions(leader.id, leader.broker_epoch, [(topic_id, 0, change)])
-        count = count_calls(world.run, call)
-        assert _partition(world).isr == (leader.id,)
-        return count.total
-
-
-def test_isr_change_costs_the_same_with_10_and_10_000_partitions() -> None:
-    _calls_of_an_isr_change(10)  # the first one in a process has calls that fill caches
-    few, many = _calls_of_an_isr_change(10), _calls_of_an_isr_change(10_000)
-    assert few > 100
-    assert abs(few - many) <= few * 0.03, (few, many)

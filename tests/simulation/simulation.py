@@ -173,19 +173,7 @@ class Simulation:
         self._process = 0
         self._final = 0
         self.ensemble = SimulatedEnsemble(self.scheduler)
-        self.machines = [
-            Machine(
-                self.scheduler,
-                self.network,
-                self._graveyard,
-                number,
-                CLUSTER_CONFIG if self.is_cluster else BROKER_CONFIG,
-                self._stepped,
-                self._ended,
-                self.ensemble if self.is_cluster else None,
-            )
-            for number in range(1, brokers + 1)
-        ]
+        self.machines = self._machines(brokers)
         self.bootstrap = [(machine.host, PORT) for machine in self.machines]
         self.models: dict[tuple[bytes, int], PartitionModel] = {}
         self.cluster = ClusterModel(self.violation, self.count, self.models)
@@ -212,6 +200,21 @@ class Simulation:
         self.client_loop.failures = self._failures
         for machine in self.machines:
             machine.loop_failures = self._failures
+
+    def _machines(self, brokers: int) -> list[Machine]:
+        return [
+            Machine(
+                self.scheduler,
+                self.network,
+                self._graveyard,
+                number,
+                CLUSTER_CONFIG if self.is_cluster else BROKER_CONFIG,
+                self._stepped,
+                self._ended,
+                self.ensemble if self.is_cluster else None,
+            )
+            for number in range(1, brokers + 1)
+        ]
 
     def _keys(self) -> list[Key]:
         """Return the partitions of the topics, with the numbers that the history has for them."""
