@@ -250,6 +250,28 @@ def test_a_copied_directory_keeps_its_compacted_segments_after_kills(
         manager.close(clean=False)
 
 
+@pytest.mark.parametrize("recovery_point", [0, 2])
+@pytest.mark.parametrize("work", ["none", "checkpoint", "maintenance"])
+def test_a_directory_of_kafka_keeps_its_compacted_segments_after_kills(
+    tmp_path: Path, work: str, recovery_point: int
+) -> None:
+    """Kafka leaves gaps above the recovery point of its checkpoint."""
+    compacted_copy(tmp_path, of_whole_directory=True)
+    points = tmp_path / "copy" / "recovery-point-offset-checkpoint"
+    points.write_text(f"0\n1\n{TP.topic} {TP.partition} {recovery_point}\n")
+    config = LogConfig(cleanup_compact=True)
+    for _ in range(3):
+        log = open_log(manager := open_manager(tmp_path / "copy", config))
+        assert log.segments.bases == [0, 4, 6, 8]
+        assert values_of(log) == [b"0", b"1", b"4", b"5", b"6", b"7"]
+        if work == "checkpoint":
+            manager.checkpoint()
+        elif work == "maintenance":
+            manager.maintain(NOW_MS)
+            assert manager.flushed_offset(log) == 8
+        manager.close(clean=False)
+
+
 def test_a_start_after_a_crash_keeps_a_batch_that_a_leader_sent_from_far_away(
     tmp_path: Path,
 ) -> None:

@@ -421,6 +421,10 @@ class LogLoader:
         data, for example a segment whose name a power cut has removed. Each log that this broker
         has rolled has an entry for its recovery point, which may be 0. Without an entry the
         directory is a copy of another one without its checkpoints, so each gap is permitted.
+
+        So it is in a log directory that Kafka was the last to use (`OWN_MARK`). Kafka's follower
+        begins a segment with the first offset of a batch, and Kafka's compaction does not stop at
+        the recovery point on the disk.
         """
         options = self._options
         if not self._config.cleanup_compact:

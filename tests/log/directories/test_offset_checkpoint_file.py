@@ -12,11 +12,12 @@ import pytest
 from odradek.environment.files import RealFiles
 from odradek.ids import TopicPartition
 from odradek.log.directories.offset_checkpoint_file import CLOSED_SUFFIX, OffsetCheckpointFile
+from odradek.log.state import checkpoints
 from odradek.log.state.checkpoints import CorruptCheckpoint, read_offsets
 from tests.helpers.faulty_files import FaultyFiles
 
 TIMEOUT_S = 60
-NAME = "recovery-point-offset-checkpoint"
+NAME = "replication-offset-checkpoint"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -226,3 +227,30 @@ def test_a_torn_file_has_no_entries(tmp_path: Path) -> None:
     assert file.offsets == {}
     file.update(T0, 5)
     assert content(tmp_path) == {T0: 5}
+
+
+def test_only_a_file_that_kafka_has_not_written_since_is_own(tmp_path: Path) -> None:
+    points = tmp_path / checkpoints.RECOVERY_POINT_FILE
+
+    def loaded() -> OffsetCheckpointFile:
+        file = OffsetCheckpointFile(RealFiles(), str(tmp_path), points.name)
+        file.load(names(tmp_path))
+        return file
+
+    file = loaded()
+    assert not file.is_own
+    file.write(dict)
+    assert file.is_own
+    assert loaded().is_own
+    file.add(T0)
+    assert loaded().is_own
+    assert loaded().offsets == {T0: 0}
+    points.write_text("0\n1\nt 0 0\n")
+    file = loaded()
+    assert not file.is_own
+    assert file.offsets == {T0: 0}
+    file.write(lambda: {T0: 0})
+    assert loaded().is_own
+    file.close()
+    file.sync_closed()
+    assert loaded().is_own

@@ -281,6 +281,7 @@ class LogManager:
         names = sorted(self.files.listdir(log_dir.path))
         clean, synced, offsets = self._take_clean_shutdown(log_dir, names)
         recovery_points, log_starts, high_watermarks, cleaned = offsets
+        is_own = self._checkpoints[log_dir][checkpoints.RECOVERY_POINT_FILE].is_own
         found: set[TopicPartition] = set()
         now_ms = self.clock.time_ms()
         if not clean and any(map(parse_directory_name, names)):
@@ -298,7 +299,7 @@ class LogManager:
                 clean=clean,
                 synced=synced,
                 recovery_point=recovery_points.get(tp, 0),
-                has_recovery_point=tp in recovery_points,
+                has_recovery_point=is_own and tp in recovery_points,
                 log_start_offset=log_starts.get(tp, 0),
                 high_watermark=high_watermarks.get(tp, 0),
                 cleaned_offset=cleaned.get(tp, 0),

@@ -32,6 +32,13 @@ Offsets = Mapping[TopicPartition, int]
 CLOSED_SUFFIX = ".closed"
 """Suffix of the unsynced file that a stop leaves; see the module."""
 
+OWN_MARK = TopicPartition("odradek:", 0)
+"""An entry of each file of recovery points that this code writes. No topic may have this name.
+
+Kafka drops the entry when it writes the file. A log directory whose file lacks it was last used by
+Kafka, whose logs may have gaps above the recovery point (`LogLoader`).
+"""
+
 
 class OffsetCheckpointFile:
     """Owner of the file and of its content in memory. All methods but `load` may run on any thread.
@@ -39,6 +46,7 @@ class OffsetCheckpointFile:
     Attributes:
         offsets: The entries that were last written and synced, without entries that `remove` has
             removed since.
+        is_own: Whether the file of recovery points has `OWN_MARK`. It is not among `offsets`.
     """
 
     def __init__(self, files: Files, directory: str, name: str) -> None:
@@ -58,6 +66,8 @@ class OffsetCheckpointFile:
         # Removed entries that are still in the file, with the last write before the removal.
         self._removed: dict[TopicPartition, int] = {}
         self._closed = False
+        self._is_marked = name == checkpoints.RECOVERY_POINT_FILE
+        self.is_own = False
 
     def load(self, names: Iterable[str], *, use_closed: bool = False) -> None:
         """Read the file, and remove the files of unfinished writes among `names` of the directory.
@@ -79,9 +89,11 @@ class OffsetCheckpointFile:
                 self.sync_closed()
             else:
                 unlink_if_exists(self._files, self._closed_path)
-        self.offsets = checkpoints.read_offsets(
+        offsets = checkpoints.read_offsets(
             self._files, self.path, may_be_empty=self._name == checkpoints.CLEANER_OFFSET_FILE
         )
+        self.is_own = offsets.pop(OWN_MARK, None) is not None
+        self.offsets = offsets
         self._latest = dict(self.offsets)
 
     def write(self, collect: Callable[[], Offsets]) -> None:
@@ -155,12 +167,17 @@ class OffsetCheckpointFile:
                 return
             self._closed = True
             offsets = dict(self._latest) if collect is None else collect()
-        checkpoints.write_new_offsets(self._files, self._closed_path, offsets, sync=False)
+        self._write_new(self._closed_path, offsets, sync=False)
 
     def sync_closed(self) -> None:
         """Replace the file by the file of `close`. The caller syncs the directory."""
         self._sync(self._closed_path)
         self._files.replace(self._closed_path, self.path)
+
+    def _write_new(self, path: str, offsets: Offsets, *, sync: bool) -> None:
+        if self._is_marked:
+            offsets = {OWN_MARK: 0, **offsets}
+        checkpoints.write_new_offsets(self._files, path, offsets, sync=sync)
 
     def _sync(self, path: str) -> None:
         handle = OpenFile(self._files, self._files.open(path, READ))
@@ -172,7 +189,8 @@ class OffsetCheckpointFile:
                 return
             offsets = dict(change(self._latest))
             is_newest = self._finished_write == self._last_write
-            if is_newest and offsets == self.offsets and not self._removed:
+            is_written = offsets == self.offsets and (self.is_own or not self._is_marked)
+            if is_newest and is_written and not self._removed:
                 return
             self._latest = dict(offsets)
             self._last_write += 1
@@ -180,7 +198,7 @@ class OffsetCheckpointFile:
             has_removals = bool(self._removed)
         temporary = f"{self.path}.{number}.tmp"
         try:
-            checkpoints.write_new_offsets(self._files, temporary, offsets, sync=True)
+            self._write_new(temporary, offsets, sync=True)
             if has_removals:
                 # The directories of these partitions were renamed. They must not come back without
                 # their entries: compaction may have left gaps that only the entries explain.
@@ -203,6 +221,7 @@ class OffsetCheckpointFile:
             if in_file == self._renamed_write > self._finished_write:
                 self._removed = {each: n for each, n in self._removed.items() if n >= in_file}
                 self.offsets = _without(offsets, self._removed)
+                self.is_own = self._is_marked
                 self._finished_write = in_file
 
     def _rename(self, temporary: str, number: int, offsets: Offsets) -> bool:
