@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.files import RealFiles
+from odradek.log.cleaner import segment_swap
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.state import checkpoints
 from odradek.log.truncation import LogTruncations, truncate_to
 from odradek.log.unified_log import UnifiedLog
 from tests.helpers.crashing_files import Crashed, CrashingFiles
-from tests.log.builders import NOW_MS, TP, open_log, open_manager
+from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
 from tests.log.cleaner.running import append_pairs, compact, pairs_of, to_clean
 
 CONFIG = LogConfig(
@@ -136,4 +138,31 @@ def test_cleaned_offset_of_a_log_that_was_truncated_since_the_selection_is_not_w
     assert not chosen.is_current
     manager.write_cleaned_offset(log, 11, chosen.truncations)
     assert manager.cleaned_offset(log) == written_offset(tmp_path) == 0
+    manager.close()
+
+
+def test_segment_that_a_truncation_has_made_active_is_not_swapped(tmp_path: Path) -> None:
+    """The truncation ends in the gap that compaction has left after the segment."""
+    config = LogConfig(cleanup_compact=True)
+    log = open_log(manager := open_manager(tmp_path, config))
+    for number in range(4):
+        append(log, [b"%d" % number])
+        log.roll(NOW_MS)
+    manager.close()
+    for path in (tmp_path / str(TP)).glob(f"{1:020}.*"):
+        path.unlink()
+    log = open_log(manager := open_manager(tmp_path, config))
+    assert log.segments.bases == [0, 2, 3, 4]
+    old = [log.segments[0]]
+    cleaned = Path(old[0].file.path)
+    shutil.copy(cleaned, f"{cleaned}{segment_swap.CLEANED_SUFFIX}")
+    assert segment_swap.begin_swap(log, old)
+    segment_swap.prepare_swap(log, old)
+    truncate_to(log, 1)
+    size = cleaned.stat().st_size
+    assert not segment_swap.finish_swap(log, old, size, NOW_MS, has_aborted=False)
+    append(log, [b"new"])
+    manager.close()
+    log = open_log(manager := open_manager(tmp_path, config))
+    assert values_of(log) == [b"0", b"new"]
     manager.close()

@@ -89,7 +89,8 @@ def undo_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
 def _is_in_place(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
     if log.closed or log.log_dir.offline or log.is_truncating:
         return False
-    return log.segments.are_in_place(old)
+    # A truncation into the gap after the last one has made it the active segment.
+    return log.segments.are_in_place(old) and log.segments.active is not old[-1]
 
 
 def _rename(files: Files, directory: str, base: int, source: str, target: str) -> None:
