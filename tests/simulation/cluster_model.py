@@ -210,13 +210,14 @@ class ClusterModel:
         state = model.state
         if state is None or model.is_deleted:
             return
-        logs = {}
+        logs, starts = {}, {}
         for member in state.members:
             observer = self.observers.get(member)
             if observer is not None and self.is_registered(observer.machine):
                 replica = observer.replica(key)
                 if replica is not None and replica.seen is not None:
                     logs[member] = replica.seen.log_end, replica.chain
+                    starts[member] = replica.seen.log_start
         reached = {
             member: 0 if observer is None else observer.reached(key)
             for member in state.members
@@ -224,7 +225,7 @@ class ClusterModel:
         }
         for problem in model.check_reached(reached):
             self._report(f"{model.name}: {problem}")
-        for problem in model.check_members(logs):
+        for problem in model.check_members(logs, starts):
             self._report(f"{model.name}: {problem}")
         leader = self.observers.get(state.leader)
         if leader is None or not self.is_registered(leader.machine):

@@ -455,20 +455,33 @@ class PartitionModel:
             )
         if not self.is_compacted:
             low = min(now.high_watermark, self.high_watermark)
-            yield from self._compare(broker, chain, self.high_watermark if elected else low)
+            end = self.high_watermark if elected else low
+            yield from self._compare(broker, chain, now.log_start, end)
         if (now.is_leader or led) and now.high_watermark > self.high_watermark:
             self.high_watermark = now.high_watermark
             self.rises.append((step, self.high_watermark))
             self.committed.bridge(chain, now.high_watermark)
 
-    def _compare(self, broker: int, chain: Chain, end: int) -> Iterator[str]:
+    def _compare(self, broker: int, chain: Chain, start: int, end: int) -> Iterator[str]:
         if self.unclean_elections and (self.state is None or broker not in self.state.isr):
             return  # it may not have truncated its log yet
-        if end and chain.hash_at(end) != self.committed.hash_at(end):
+        if end and not self._agrees(chain, start, end):
             yield (
                 f"broker {broker} has other records below {end} than those committed, from "
                 f"{self._first_difference(chain)} on"
             )
+
+    def _agrees(self, chain: Chain, start: int, end: int) -> bool:
+        """Return whether a log from `start` on has the committed batches below `end`.
+
+        After an unclean election `chain` may have batches of an earlier leader below `start`.
+        """
+        if chain.hash_at(end) == self.committed.hash_at(end):
+            return True
+        if not self.unclean_elections:
+            return False
+        found = chain.headers_between(start, end)
+        return start > 0 and bool(found) and found == self.committed.headers_between(start, end)
 
     def _first_difference(self, chain: Chain) -> str:
         for mine, theirs in zip(self.committed.headers, chain.headers, strict=False):
@@ -493,21 +506,26 @@ class PartitionModel:
                     f"{where} has reached {end} only ({self.state})"
                 )
 
-    def check_members(self, logs: Mapping[int, tuple[int, Chain]]) -> Iterator[str]:
+    def check_members(
+        self, logs: Mapping[int, tuple[int, Chain]], starts: Mapping[int, int] | None = None
+    ) -> Iterator[str]:
         """Each member of ISR and ELR has all records below the true high watermark.
 
-        `logs` has log end and batches of the members that are running and registered.
+        Args:
+            logs: Log end and batches of the members that are running and registered.
+            starts: Their log start offsets.
         """
         end = self.high_watermark
         if self.awaits_leader or not end:
             return
+        starts = starts or {}
         for member, (log_end, chain) in logs.items():
             if log_end < end:
                 yield (
                     f"the log of member {member} ends at {log_end}, but records below {end} are "
                     f"committed ({self.state})"
                 )
-            elif not self.is_compacted and chain.hash_at(end) != self.committed.hash_at(end):
+            elif not self.is_compacted and not self._agrees(chain, starts.get(member, 0), end):
                 yield (
                     f"member {member} has other records below {end} than those committed, from "
                     f"{self._first_difference(chain)} on ({self.state})"

@@ -258,7 +258,7 @@ def test_a_compacted_log_without_its_newest_records_is_found(world: World) -> No
     observer.models[world.key].compacted = shared.is_compacted = True
     end = shared.high_watermark
     shared.newest.end = end
-    world.wait(3)
+    world.wait(20)
     assert shared.newest.end == shared.high_watermark > end
     observer._replay(partition)
     assert world.simulation.counts["compacted logs checked"] and not world.first_violation
