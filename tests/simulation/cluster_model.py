@@ -218,7 +218,7 @@ class ClusterModel:
                     starts[member] = replica.seen.log_start
         reached = {
             member: 0 if observer is None else observer.reached(key)
-            for member in state.members
+            for member in state.isr
             for observer in (self.observers.get(member),)
         }
         for problem in model.check_reached(reached):

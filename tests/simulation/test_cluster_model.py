@@ -147,7 +147,6 @@ class Replica:
         ((Replica(1), Replica(2, 2), Replica(3)), (1, 2, 3), "member 2 of the ISR has reached 2"),
         ((Replica(1), Replica(2, 2), Replica(3)), (1, 3), "member 2 of the ISR has reached 2"),
         ((Replica(1), Replica(2), Replica(3, 2)), (1, 2, 3), "the log of member 3 ends at 2"),
-        ((Replica(1), Replica(2), Replica(3, 2)), (1, 2), "member 3 of the ELR has reached 2"),
         ((Replica(1, maximal=(1, 2)), Replica(2), Replica(3)), (1, 2, 3), ""),
         ((Replica(1, maximal=(1,)), Replica(2), Replica(3)), (1, 2, 3), "not in the maximal ISR"),
         ((Replica(1, maximal=(1,)), Replica(2), Replica(3)), (2, 3), ""),
