@@ -162,7 +162,7 @@ def test_a_power_cut_after_retention_does_not_lose_the_first_file_of_the_rest_al
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_power_cut_leaves_no_hole_in_a_compacted_log(tmp_path: Path, seed: int) -> None:
-    """Only a gap below the recovery point is one that compaction has left."""
+    """Compaction leaves gaps only below the recovery point."""
     files, config = FaultyFiles(loses_names=True), LogConfig(cleanup_compact=True)
     log = open_log(manager := open_manager(tmp_path, config, files))
     for number in range(6):
@@ -226,16 +226,11 @@ def compacted_copy(root: Path, *, of_whole_directory: bool) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("of_whole_directory", [True, False])
-@pytest.mark.parametrize("work", ["none", "checkpoint", "new log", "maintenance"])
-def test_a_copied_directory_keeps_its_compacted_segments_after_kills(
-    tmp_path: Path, work: str, *, of_whole_directory: bool
-) -> None:
-    """A checkpoint must not declare the gap lost data before a flush has reached its end."""
-    compacted_copy(tmp_path, of_whole_directory=of_whole_directory)
+def work_and_kill(root: Path, work: str) -> None:
+    """Start three times, do some work and end as a kill does. Each start finds `compacted_copy`."""
     config = LogConfig(cleanup_compact=True)
     for partition in range(3):
-        log = open_log(manager := open_manager(tmp_path / "copy", config))
+        log = open_log(manager := open_manager(root, config))
         assert log.segments.bases == [0, 4, 6, 8]
         assert values_of(log) == [b"0", b"1", b"4", b"5", b"6", b"7"]
         if work == "checkpoint":
@@ -250,6 +245,16 @@ def test_a_copied_directory_keeps_its_compacted_segments_after_kills(
         manager.close(clean=False)
 
 
+@pytest.mark.parametrize("of_whole_directory", [True, False])
+@pytest.mark.parametrize("work", ["none", "checkpoint", "new log", "maintenance"])
+def test_a_copied_directory_keeps_its_compacted_segments_after_kills(
+    tmp_path: Path, work: str, *, of_whole_directory: bool
+) -> None:
+    """A checkpoint must not declare the gap lost data before a flush has reached its end."""
+    compacted_copy(tmp_path, of_whole_directory=of_whole_directory)
+    work_and_kill(tmp_path / "copy", work)
+
+
 @pytest.mark.parametrize("recovery_point", [0, 2])
 @pytest.mark.parametrize("work", ["none", "checkpoint", "maintenance"])
 def test_a_directory_of_kafka_keeps_its_compacted_segments_after_kills(
@@ -259,17 +264,7 @@ def test_a_directory_of_kafka_keeps_its_compacted_segments_after_kills(
     compacted_copy(tmp_path, of_whole_directory=True)
     points = tmp_path / "copy" / "recovery-point-offset-checkpoint"
     points.write_text(f"0\n1\n{TP.topic} {TP.partition} {recovery_point}\n")
-    config = LogConfig(cleanup_compact=True)
-    for _ in range(3):
-        log = open_log(manager := open_manager(tmp_path / "copy", config))
-        assert log.segments.bases == [0, 4, 6, 8]
-        assert values_of(log) == [b"0", b"1", b"4", b"5", b"6", b"7"]
-        if work == "checkpoint":
-            manager.checkpoint()
-        elif work == "maintenance":
-            manager.maintain(NOW_MS)
-            assert manager.flushed_offset(log) == 8
-        manager.close(clean=False)
+    work_and_kill(tmp_path / "copy", work)
 
 
 def test_a_start_after_a_crash_keeps_a_batch_that_a_leader_sent_from_far_away(
