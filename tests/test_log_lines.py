@@ -19,6 +19,7 @@ WORDS_MIN = 4
 WITHOUT_OBJECT = {
     "a pass of the log cleaner failed": "a pass covers all logs; the traceback names the cause",
     "another controller has taken over": "a broker has one metadata store",
+    "bug in the suspension of partitions": "all partitions of the broker; the traceback follows",
     "cannot read the metadata store": "a broker has one metadata store",
     "cannot start a worker of the log cleaner": "a worker has no name",
     "cannot write the metadata store": "a broker has one metadata store",

@@ -89,7 +89,9 @@ class FinishedDeletions:
             return False
         except Exception:
             logger.exception(
-                "bug in the report of finished deletions. It is sent again. Report the traceback"
+                "bug in the report of %d finished deletions. It is sent again. Report the "
+                "traceback",
+                len(topics),
             )
             return False
         if response.error_code:

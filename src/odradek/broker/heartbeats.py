@@ -295,7 +295,9 @@ class BrokerHeartbeats:
             return False
         except Exception:
             logger.exception(
-                "bug in a report to the controller. It is repeated. Report the traceback"
+                "bug in a report of broker %d to the controller. It is repeated. Report the "
+                "traceback",
+                self._broker_id,
             )
             return False
         if error:

@@ -191,7 +191,8 @@ class ReplicaDirectories:
                 await self._check_space()
             except Exception:
                 logger.exception(
-                    "bug in the check of full disks. It is repeated. Report the traceback"
+                    "bug in the check of %d full disks. It is repeated. Report the traceback",
+                    len(self._full),
                 )
         self._watch = None
 
