@@ -75,16 +75,17 @@ def two_batches_over_the_quota(broker: Broker, client: WireClient) -> None:
     limited(client, OUT)
 
 
+@pytest.mark.parametrize("replica_id", [-1, -2, -3])
 def test_fetch_over_the_quota_has_no_records_until_the_pause_is_over(
-    broker: Broker, client: WireClient
+    broker: Broker, client: WireClient, replica_id: int
 ) -> None:
     two_batches_over_the_quota(broker, client)
     with WireClient(broker.bootstrap_servers) as consumer:
-        first = consumer.call(fetch(), 11)
+        first = consumer.call(fetch(replica_id=replica_id), 11)
         assert first.throttle_time_ms == 0
         ((partition,),) = [each.partitions for each in first.responses]
         assert len(partition.records) > BURST // 2
-        second = consumer.call(fetch(offset=1), 11)
+        second = consumer.call(fetch(offset=1, replica_id=replica_id), 11)
         assert second.throttle_time_ms > LONG_MS
         assert second.responses == []
         assert muted(broker) == 1

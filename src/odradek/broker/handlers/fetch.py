@@ -11,8 +11,8 @@ With isolation level read_committed a fetch reads up to the last stable offset a
 offset moves. The response lists the aborted transactions among the returned records (KIP-98). High
 watermark, last stable offset, records and that list of a partition are consistent.
 
-A consumer that exceeds its quota immediately gets a response without records and has to pause
-(KIP-219). Its session does not change.
+A client that exceeds its quota immediately gets a response without records and has to pause
+(KIP-219). Its session does not change. Quotas apply to each fetch with a negative replica id.
 
 In a cluster, followers fetch on the inter-broker listener only (`broker.requests.follower_fetch`).
 On another listener a fetch with the id of a replica is TOPIC_AUTHORIZATION_FAILED for each
@@ -44,7 +44,7 @@ from odradek.protocol.messages.fetch_response import (
     FetchResponse,
     PartitionData,
 )
-from odradek.replication.delayed_fetch import CONSUMER, FetchParams
+from odradek.replication.delayed_fetch import FetchParams
 from odradek.replication.fetch_data import READ_COMMITTED, FetchIsolation
 from odradek.results import Result
 
@@ -123,7 +123,7 @@ def _fetch(
         return Result(FetchResponse(0, int(fetch.error), INVALID_SESSION_ID, []))
     params = fetch_params(services, context, request)
     data = services.replica_manager.fetch_records(params, fetch.partitions)
-    is_limited = services.quotas.fetch.enabled and params.replica_id == CONSUMER
+    is_limited = services.quotas.fetch.enabled and params.replica_id < 0
     response = FetchResponseBuilder(services, context, fetch, is_limited)
     if data.completed:
         return response.of(data.value)
@@ -143,7 +143,7 @@ def fetch_params(services: Services, context: RequestContext, request: FetchRequ
     max_bytes = services.config.get_int("fetch.max.bytes")
     if request.max_bytes < max_bytes:
         max_bytes = request.max_bytes
-    if services.quotas.fetch.enabled and replica_id == CONSUMER:
+    if services.quotas.fetch.enabled and replica_id < 0:
         max_bytes = fetch_limit(services, context, max_bytes)
     return FetchParams(
         isolation,
