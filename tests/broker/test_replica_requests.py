@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +151,12 @@ async def list_offsets(
 
 
 async def end_of_epoch(
-    cluster: ClusterBrokers, replica: int, listener: str, at: int = LEADER
+    cluster: ClusterBrokers, replica: int, listener: str, at: int = LEADER, *, version: int = 4
 ) -> tuple[int, int]:
     wanted = OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, 0)])
     request = OffsetForLeaderEpochRequest(replica, [wanted])
     response = await cluster.call(
-        at, request, OffsetForLeaderEpochResponse, version=4, listener=listener
+        at, request, OffsetForLeaderEpochResponse, version=version, listener=listener
     )
     found = response.topics[0].partitions[0]
     return found.error_code, found.end_offset
@@ -174,7 +175,28 @@ def test_offsets_for_replicas_are_served_to_assigned_replicas_on_the_listener_fo
         assert await ask(cluster, -1, "CLIENTS") == (ErrorCode.NONE, 1)
         code, _ = await ask(cluster, -1, "CLIENTS", at=FOLLOWER)
         assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert await ask(cluster, VERIFICATION, "CLIENTS", at=FOLLOWER) == (ErrorCode.NONE, 1)
+
+    run(test)
+
+
+def test_replica_verification_gets_the_log_end_of_a_follower(run: Callable[[Test], None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.until(lambda: partition(cluster, FOLLOWER).log.log_end_offset == 1)
+        found = await list_offsets(cluster, VERIFICATION, "CLIENTS", at=FOLLOWER)
+        assert found == (ErrorCode.NONE, 1)
+
+    run(test)
+
+
+def test_only_the_leader_returns_the_end_of_an_epoch(run: Callable[[Test], None]) -> None:
+    """Version 2 has no replica id. A consumer must not be taken for a tool."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        refused = (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        for version in (2, 4):
+            ask = partial(end_of_epoch, cluster, VERIFICATION, "CLIENTS", version=version)
+            assert await ask(at=FOLLOWER) == refused
+            assert await ask(at=LEADER) == (ErrorCode.NONE, 1)
 
     run(test)
 

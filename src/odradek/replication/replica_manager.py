@@ -408,20 +408,25 @@ class ReplicaManager:
         topic_partition: TopicPartition,
         current_leader_epoch: int,
         replica_id: int = CONSUMER,
+        *,
+        or_follower: bool = False,
     ) -> Partition:
         """Return a partition that this broker leads in that epoch, or in any if it is -1.
 
-        A tool that compares replicas also gets a partition that this broker follows. In a cluster,
-        a replica gets only partitions that it is assigned to.
+        In a cluster, a replica gets only partitions that it is assigned to.
+
+        Args:
+            topic_partition: The partition.
+            current_leader_epoch: The epoch that the client knows, or -1.
+            replica_id: The replica that asks, or a negative id.
+            or_follower: Whether this broker may also be a follower of the partition.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or
                 the partition's error.
         """
         partition = self.partition(*topic_partition)
-        partition.check_leader_epoch(
-            current_leader_epoch, or_follower=replica_id == REPLICA_VERIFICATION
-        )
+        partition.check_leader_epoch(current_leader_epoch, or_follower=or_follower)
         is_replica = replica_id >= 0 and self._replication is not None
         if is_replica and replica_id not in partition.replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -438,6 +443,8 @@ class ReplicaManager:
     ) -> OffsetLookup:
         """Return the lookup of an offset, which is not begun.
 
+        A tool that compares replicas may ask a follower.
+
         Args:
             topic_partition: The partition.
             current_leader_epoch: The epoch that the client knows, or -1.
@@ -449,7 +456,12 @@ class ReplicaManager:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or
                 the partition's error.
         """
-        partition = self._led(topic_partition, current_leader_epoch, replica_id)
+        partition = self._led(
+            topic_partition,
+            current_leader_epoch,
+            replica_id,
+            or_follower=replica_id == REPLICA_VERIFICATION,
+        )
         return OffsetLookup(partition, timestamp, isolation)
 
     def end_offset_for_epoch(
@@ -461,6 +473,9 @@ class ReplicaManager:
         replica_id: int = CONSUMER,
     ) -> tuple[int, int]:
         """Return (largest epoch <= `epoch`, its end offset), or (-1, -1) when it is not known.
+
+        Only the leader responds. The log of a follower may end earlier, and a consumer would take
+        that for a truncation.
 
         Raises:
             KafkaError: As for `offset_lookup`.

@@ -3,7 +3,8 @@
 The response has the largest epoch in the log that is not above the requested one, and the offset
 after the last record of that epoch. Both are -1 if the log has no such epoch. KIP-101, KIP-279,
 KIP-320. In a cluster, replicas ask on the inter-broker listener only. On another one, the id of a
-replica is TOPIC_AUTHORIZATION_FAILED for each partition. Replica id -2 (tools) also asks followers.
+replica is TOPIC_AUTHORIZATION_FAILED for each partition. Only the leader responds, also to replica
+id -2 (tools). Requests of version 2, which has no replica id, are decoded with -2.
 """
 
 from __future__ import annotations
