@@ -141,9 +141,9 @@ def test_replica_verification_reads_committed_records_from_a_follower(
 
 
 async def list_offsets(
-    cluster: ClusterBrokers, replica: int, listener: str, at: int = LEADER
+    cluster: ClusterBrokers, replica: int, listener: str, at: int = LEADER, *, current: int = -1
 ) -> tuple[int, int]:
-    wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST)])
+    wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, current, LATEST)])
     request = ListOffsetsRequest(replica, 0, [wanted])
     response = await cluster.call(at, request, ListOffsetsResponse, version=8, listener=listener)
     found = response.topics[0].partitions[0]
@@ -151,9 +151,15 @@ async def list_offsets(
 
 
 async def end_of_epoch(
-    cluster: ClusterBrokers, replica: int, listener: str, at: int = LEADER, *, version: int = 4
+    cluster: ClusterBrokers,
+    replica: int,
+    listener: str,
+    at: int = LEADER,
+    *,
+    current: int = -1,
+    version: int = 4,
 ) -> tuple[int, int]:
-    wanted = OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, -1, 0)])
+    wanted = OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, current, 0)])
     request = OffsetForLeaderEpochRequest(replica, [wanted])
     response = await cluster.call(
         at, request, OffsetForLeaderEpochResponse, version=version, listener=listener
@@ -197,6 +203,18 @@ def test_only_the_leader_returns_the_end_of_an_epoch(run: Callable[[Test], None]
             ask = partial(end_of_epoch, cluster, VERIFICATION, "CLIENTS", version=version)
             assert await ask(at=FOLLOWER) == refused
             assert await ask(at=LEADER) == (ErrorCode.NONE, 1)
+
+    run(test)
+
+
+@pytest.mark.parametrize("ask", [list_offsets, end_of_epoch])
+def test_f1_follower_that_does_not_know_the_leader_epoch_yet_is_asked_again(
+    run: Callable[[Test], None], ask: Callable[..., Awaitable[tuple[int, int]]]
+) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        at_follower = partial(ask, cluster, -1, "CLIENTS", FOLLOWER)
+        assert (await at_follower(current=1))[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (await at_follower(current=0))[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run(test)
 

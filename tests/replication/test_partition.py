@@ -4,12 +4,14 @@ readers."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID, TopicPartition
+from odradek.replication.delayed_fetch import refuse_replica
 from odradek.replication.fetch_data import FetchIsolation
 from odradek.replication.partition import Partition
 from tests.helpers.led_partitions import led
@@ -214,6 +216,31 @@ def test_reader_with_another_leader_epoch_is_refused(epoch: int, code: ErrorCode
     assert refused(lambda: partition.read(0, 1, True, CONSUMER, epoch)) is code
     partition.read(0, 1, True, CONSUMER, 5)
     partition.read(0, 1, True, CONSUMER, -1)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [
+        (5, ErrorCode.FENCED_LEADER_EPOCH),
+        (6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (7, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_f1_follower_compares_the_leader_epoch_first(epoch: int, code: ErrorCode) -> None:
+    partition = partition_of(ListLog())
+    partition.become_follower(led(6, (1, 2), (1, 2), leader=2))
+    assert refused(lambda: partition.check_leader_epoch(epoch)) is code
+    assert refused(lambda: partition.read(0, 1, True, CONSUMER, epoch)) is code
+    assert refused(lambda: refuse_replica(partition, epoch)) is code
+
+
+def test_f1_storage_error_precedes_the_leader_epoch() -> None:
+    partition = partition_of(ListLog())
+    partition.storage_failed()
+    for epoch in (-1, 4, 5, 6):
+        found = refused(partial(partition.check_leader_epoch, epoch, or_follower=True))
+        assert found is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_r7_readers_see_only_committed_records() -> None:

@@ -128,7 +128,8 @@ def test_r3_lost_leadership_fails_waiting_requests(logs: LogManager) -> None:
     produce = waiting(leader, 1)
     assert leader.partition.become_follower(led(6, ALL, leader=A, partition_epoch=11))
     assert produce.ended == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    assert refused(lambda: leader.fetch(B, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refused(lambda: leader.fetch(B, 1)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert refused(lambda: leader.fetch(B, 1, leader_epoch=6)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_r5_append_alone_in_the_isr_is_committed_at_once(logs: LogManager) -> None:

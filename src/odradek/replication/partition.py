@@ -510,6 +510,9 @@ class Partition(WaitingOperations["Partition"]):
     def check_leader_epoch(self, leader_epoch: int, *, or_follower: bool = False) -> None:
         """Check that this broker leads the partition in `leader_epoch`, or that it is -1 (not set).
 
+        The epochs are compared first (rule F1). A follower with an older epoch may be the next
+        leader, and the reader has to ask it again.
+
         Args:
             leader_epoch: The epoch of a request.
             or_follower: Whether this broker may also follow the leader of that epoch.
@@ -517,13 +520,15 @@ class Partition(WaitingOperations["Partition"]):
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, or the partition's error.
         """
-        if self.error and not (or_follower and self.is_follower):
-            raise KafkaError(self.error)
-        if leader_epoch == self.leader_epoch or leader_epoch == UNDEFINED_EPOCH:
-            return
-        if leader_epoch < self.leader_epoch:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        error = self.error
+        if error and error is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise KafkaError(error)
+        if leader_epoch != self.leader_epoch and leader_epoch != UNDEFINED_EPOCH:
+            if leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if error and not (or_follower and self.is_follower):
+            raise KafkaError(error)
 
     def read(  # noqa: C901 - calls are what this path costs
         self,
