@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers import create_topics as create_topics_handler
-from odradek.broker.requests import cluster_parts
+from odradek.broker.requests import auto_topic_creation_manager, cluster_parts
 from odradek.broker.requests.apis import (
     API_BY_KEY,
     APIS,
@@ -25,6 +25,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
 from odradek.metadata.controller_channel import ControllerChannelSettings
 from odradek.metadata.resources import ResourceType
+from odradek.metadata.topic_changes import NewTopic
 from odradek.net.session import Session
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.alter_configs_request import AlterConfigsRequest
@@ -387,6 +388,33 @@ def test_topics_are_created_automatically_by_the_controller(run: Any) -> None:
         response = await brokers.call(request, MetadataResponse)
         assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert TopicName("auto") in brokers.image(CONTROLLER_ID).topics_by_name
+
+    run(test)
+
+
+def test_a_connection_is_served_while_a_topic_cannot_be_created(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no controller. A client that asks for a missing topic gets the existing ones."""
+    monkeypatch.setattr(auto_topic_creation_manager, "WAIT_MS", 50)
+
+    async def test(brokers: TwoBrokers) -> None:
+        await brokers.other.services.controller.create_topics([NewTopic("existing")])
+        brokers.change_controller(None)
+        channel = brokers.channel(OTHER_ID)
+        topics = [MetadataRequestTopic(name=name) for name in ("existing", "missing")]
+        described = channel.send(MetadataRequest(topics, True), MetadataResponse)
+        find = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        found = channel.send(find, FindCoordinatorResponse)
+        errors = {each.name: each.error_code for each in (await wait(described)).topics}
+        assert errors == {"existing": 0, "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        code = (await wait(found)).coordinators[0].error_code
+        assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        monkeypatch.setattr(auto_topic_creation_manager, "WAIT_MS", 30_000)
+        brokers.change_controller(CONTROLLER_ID)
+        await brokers.call(MetadataRequest(topics, True), MetadataResponse)
+        created = set(brokers.image(CONTROLLER_ID).topics_by_name)
+        assert created == {"missing", "__consumer_offsets"}, "by the creations that continued"
 
     run(test)
 

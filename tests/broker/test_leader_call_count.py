@@ -50,10 +50,10 @@ class Follower:
         partition.become_leader(led(partition.leader_epoch + 1, ALL))
         ids = count(7)
         self.sessions = FollowerSessions(services.clock, lambda *_: next(ids))
-        channel: Any = SimpleNamespace(close=lambda: None)
+        closable: Any = SimpleNamespace(close=lambda: None)
         membership: Any = None
         services.cluster = ClusterRequests(
-            "PLAINTEXT", membership, channel, EmbeddedRequests(), self.sessions
+            "PLAINTEXT", membership, closable, EmbeddedRequests(), self.sessions, closable
         )
         image: Any = SimpleNamespace(brokers=cluster.brokers)
         services.image = lambda: image

@@ -603,7 +603,7 @@ class BrokerServer:
     async def _end_serving(self) -> None:
         """Complete the delayed operations, stop the periodic work, and close the connections."""
         if self.services.cluster is not None:
-            self.services.cluster.channel.close()
+            self.services.cluster.close()
         self.services.replica_manager.end_delayed_fetches()
         self.services.coordinators.stop()
         if self._cleaner_timer is not None:

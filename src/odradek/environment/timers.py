@@ -7,8 +7,8 @@ time. A test with a manual clock provides timers that move with its clock.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
 
 
 class Timer(Protocol):
@@ -53,3 +53,35 @@ class LoopTimers:
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
+
+
+async def wait_at_most(
+    timers: Timers, futures: Collection[asyncio.Future[Any]], wait_ms: float
+) -> None:
+    """Return when all futures are done, or after `wait_ms` milliseconds.
+
+    The futures continue after that, and when the waiting task is cancelled.
+    """
+    unfinished = {future for future in futures if not future.done()}
+    if not unfinished:
+        return
+    ended = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    def finished(future: asyncio.Future[Any]) -> None:
+        unfinished.discard(future)
+        if not unfinished:
+            end()
+
+    for future in unfinished:
+        future.add_done_callback(finished)
+    timer = timers.call_later(wait_ms / 1000, end)
+    try:
+        await ended
+    finally:
+        timer.cancel()
+        for future in unfinished:
+            future.remove_done_callback(finished)

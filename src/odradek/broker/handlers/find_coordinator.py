@@ -8,8 +8,8 @@ and responds with COORDINATOR_NOT_AVAILABLE and the reason.
 Share groups (key type 2) are INVALID_REQUEST, as in Kafka without them. A request of version 4 or
 later has several keys (KIP-699).
 
-Deviations from Kafka: the response waits until the topic is created. Kafka responds with
-COORDINATOR_NOT_AVAILABLE, and the client retries. Addresses are those of
+Deviations from Kafka: the response waits until the topic is created, in a cluster for a second at
+most. Kafka responds with COORDINATOR_NOT_AVAILABLE, and the client retries. Addresses are those of
 `odradek.broker.requests.advertised`.
 """
 
@@ -71,7 +71,7 @@ async def _created(
     [failure] = await create_topics(services, context, [topic])
     if failure is not None and failure.code is ErrorCode.TOPIC_ALREADY_EXISTS:
         failure = None
-    if failure is not None:
+    if failure is not None and failure.code is not ErrorCode.REQUEST_TIMED_OUT:
         logger.error(
             "cannot create the internal topic %s: %s. Its groups or transactions are refused until "
             "a later request creates it",

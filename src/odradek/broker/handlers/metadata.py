@@ -21,7 +21,8 @@ requests them, otherwise -2147483648. REBOOTSTRAP_REQUIRED (version 13) is never
 Deviations from Kafka:
 
 - The broker sends the response after the creation has ended, so that the topic exists for the next
-  request. Kafka does not wait.
+  request. Kafka does not wait. In a cluster the response waits for a second at most, and the
+  creation continues in the background.
 - A failed creation is logged.
 - Addresses are those of `odradek.broker.requests.advertised`.
 - Topics have the order of the request. Kafka has no order.
@@ -65,6 +66,8 @@ logger = logging.getLogger(__name__)
 
 OFFLINE_REPLICAS_VERSION = 5
 LISTENER_NOT_FOUND_VERSION = 6
+NOT_FAILED = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+"""Errors of a creation after which the topic exists, or may exist later."""
 FAILURES_LOGGED_MAX = 10
 """Maximum number of topics in a request whose failed creation is logged by name."""
 
@@ -127,7 +130,7 @@ async def _creating(
     failures = [
         f"{name!r}: {error.message}"
         for name, error in zip(valid, errors, strict=True)
-        if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+        if error is not None and error.code not in NOT_FAILED
     ]
     if failures:
         logger.info(

@@ -12,6 +12,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 
 if TYPE_CHECKING:
+    from odradek.broker.requests.auto_topic_creation_manager import AutoTopicCreationManager
     from odradek.broker.requests.embedded import EmbeddedRequests
     from odradek.broker.requests.follower_sessions import FollowerSessions
     from odradek.metadata.controller_channel import ControllerChannel, ControllerNode
@@ -97,6 +98,7 @@ class ClusterRequests:
         channel: The channel for forwarded requests and for blocks of producer ids, as in Kafka.
         embedded: Execution of requests that other brokers forward.
         follower_sessions: The fetch sessions of followers.
+        creations: Topics that Metadata and FindCoordinator requests create.
     """
 
     listener: str
@@ -104,6 +106,12 @@ class ClusterRequests:
     channel: ControllerChannel
     embedded: EmbeddedRequests
     follower_sessions: FollowerSessions
+    creations: AutoTopicCreationManager
+
+    def close(self) -> None:
+        """Fail the requests to the controller, and end the creation of topics."""
+        self.channel.close()
+        self.creations.close()
 
     def check_controller(self) -> None:
         """Raise NOT_CONTROLLER unless this broker is the active controller."""

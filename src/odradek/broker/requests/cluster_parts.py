@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek import __version__
+from odradek.broker.requests.auto_topic_creation_manager import AutoTopicCreationManager
 from odradek.broker.requests.cluster import ClusterRequests
 from odradek.broker.requests.embedded import EmbeddedRequests
 from odradek.broker.requests.follower_sessions import FollowerSessions
@@ -41,7 +42,8 @@ def cluster_requests(
         software=SOFTWARE,
     )
     sessions = FollowerSessions(environment.clock, environment.randomness.between)
-    return ClusterRequests(listener, membership, channel, EmbeddedRequests(), sessions)
+    creations = AutoTopicCreationManager(environment.timers)
+    return ClusterRequests(listener, membership, channel, EmbeddedRequests(), sessions, creations)
 
 
 def channel_settings(config: BrokerConfig) -> ChannelSettings:

@@ -16,11 +16,21 @@ if TYPE_CHECKING:
 async def create_topics(
     services: Services, context: RequestContext, topics: Sequence[NewTopic]
 ) -> list[KafkaError | None]:
-    """Create topics here or at the controller. Return the error or None for each."""
-    cluster = forwards(services.cluster, context.session)
-    if cluster is not None:
-        from odradek.broker.requests import forwarding
+    """Create topics here or at the controller. Return the error or None for each.
 
-        return await forwarding.create_topics(cluster, context, topics)
-    results = await services.controller.create_topics(topics)
-    return [result if isinstance(result, KafkaError) else None for result in results]
+    In a cluster, REQUEST_TIMED_OUT means that a creation continues in the background
+    (`odradek.broker.requests.auto_topic_creation_manager`).
+    """
+
+    async def create(topics: Sequence[NewTopic]) -> list[KafkaError | None]:
+        cluster = forwards(services.cluster, context.session)
+        if cluster is not None:
+            from odradek.broker.requests import forwarding
+
+            return await forwarding.create_topics(cluster, context, topics)
+        results = await services.controller.create_topics(topics)
+        return [result if isinstance(result, KafkaError) else None for result in results]
+
+    if services.cluster is None:
+        return await create(topics)
+    return await services.cluster.creations.create_topics(topics, create)
