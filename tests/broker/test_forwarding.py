@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers import create_topics as create_topics_handler
-from odradek.broker.requests import auto_topic_creation_manager, cluster_parts
+from odradek.broker.handlers import describe_groups
+from odradek.broker.requests import auto_topic_creation_manager, cluster_parts, forwarded_bytes
 from odradek.broker.requests.apis import (
     API_BY_KEY,
     APIS,
@@ -19,6 +20,7 @@ from odradek.broker.requests.apis import (
     Api,
     Forwarding,
 )
+from odradek.broker.requests.dispatch import LONG_REQUESTS_MAX
 from odradek.broker.requests.error_responses import has_error
 from odradek.client.channel_state import ChannelSettings
 from odradek.errors import ErrorCode, KafkaError
@@ -34,6 +36,8 @@ from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
 from odradek.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.create_topics_response import CreateTopicsResponse
+from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequest
+from odradek.protocol.messages.describe_groups_response import DescribeGroupsResponse
 from odradek.protocol.messages.describe_quorum_request import DescribeQuorumRequest, TopicData
 from odradek.protocol.messages.describe_quorum_request import PartitionData as QuorumPartition
 from odradek.protocol.messages.describe_quorum_response import DescribeQuorumResponse
@@ -50,12 +54,19 @@ from odradek.protocol.messages.incremental_alter_configs_response import (
 )
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from odradek.protocol.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.metadata_response import MetadataResponse
 from odradek.protocol.registry import request_class, response_class
 from odradek.protocol.spec import load
 from odradek.result_tasks import wait
-from odradek.results import Result
+from odradek.results import PendingResult, Result
+from odradek.slicing import ELEMENTS_UNSLICED_MAX
 from tests.helpers.two_brokers import CONTROLLER_ID, OTHER_ID, TwoBrokers, run_with_two_brokers
 
 KAFKAS_FORWARDED = {19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 55, 57, 64}
@@ -216,6 +227,91 @@ def test_a_broker_that_becomes_the_controller_executes_the_request_that_waited(r
         brokers.change_controller(OTHER_ID)
         assert (await call).topics[0].error_code == 0
         assert TopicName("t") in brokers.image(OTHER_ID).topics_by_name
+
+    run(test)
+
+
+def long_creations(brokers: TwoBrokers) -> list[Result[CreateTopicsResponse]]:
+    """Send as many long CreateTopics requests as there are slots for long requests."""
+    topics = [CreatableTopic(f"t{number}", 1, 1) for number in range(ELEMENTS_UNSLICED_MAX + 1)]
+    request = CreateTopicsRequest(topics, 30_000, validate_only=True)
+    return [
+        brokers.channel(OTHER_ID).send(request, CreateTopicsResponse)
+        for _ in range(LONG_REQUESTS_MAX)
+    ]
+
+
+@pytest.mark.parametrize("elected", [CONTROLLER_ID, OTHER_ID])
+def test_long_requests_that_wait_for_the_controller_have_no_slot(run: Any, elected: int) -> None:
+    """The forwarding broker may be elected. It executes the embedded requests with its slots."""
+
+    async def test(brokers: TwoBrokers) -> None:
+        brokers.change_controller(None)
+        created = long_creations(brokers)
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        groups = [f"g{number}" for number in range(ELEMENTS_UNSLICED_MAX + 1)]
+        for _ in range(2):  # the second one is decoded after all of the first requests
+            response = await brokers.call(DescribeGroupsRequest(groups), DescribeGroupsResponse)
+            assert len(response.groups) == len(groups)
+        assert not any(each.done for each in created)
+        brokers.change_controller(elected)
+        for each in created:
+            assert {topic.error_code for topic in (await wait(each)).topics} == {0}
+        assert cluster.forwarded.used == 0
+
+    run(test)
+
+
+def test_requests_of_brokers_do_not_wait_for_slots_of_other_requests(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients may use the listener of the brokers."""
+    waiting: list[PendingResult[Any]] = []
+
+    def wait_forever(*_: Any) -> Result[Any]:
+        waiting.append(PendingResult(executed=False))
+        return waiting[-1]
+
+    monkeypatch.setattr(describe_groups, "handle", wait_forever)
+
+    async def test(brokers: TwoBrokers) -> None:
+        numbers = range(ELEMENTS_UNSLICED_MAX + 1)
+        describe = DescribeGroupsRequest([f"g{number}" for number in numbers])
+        for _ in range(LONG_REQUESTS_MAX):
+            brokers.channel(OTHER_ID, "BROKERS").send(describe, DescribeGroupsResponse)
+        partitions = [ListOffsetsPartition(number, -1, -1) for number in numbers]
+        request = ListOffsetsRequest(CONTROLLER_ID, 0, [ListOffsetsTopic("t", partitions)])
+        channel = brokers.channel(OTHER_ID, "BROKERS")
+        while len(waiting) < LONG_REQUESTS_MAX:
+            await wait(channel.send(ApiVersionsRequest("a", "1"), ApiVersionsResponse))
+        response = await wait(channel.send(request, ListOffsetsResponse, version=7))
+        assert len(response.topics[0].partitions) == len(partitions)
+        for each in waiting:
+            each.complete(DescribeGroupsResponse())
+
+    run(test)
+
+
+def test_the_bytes_of_requests_that_wait_for_the_controller_are_limited(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarded_bytes, "FORWARDED_BYTES_MAX", 300)
+    create = CreateTopicsRequest([CreatableTopic("t" * 200, 1, 1)], 30_000)
+
+    async def test(brokers: TwoBrokers) -> None:
+        brokers.change_controller(None)
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        channel = brokers.channel(OTHER_ID)
+        first = channel.send(create, CreateTopicsResponse)
+        while not cluster.forwarded.used:  # noqa: ASYNC110 - nothing reports it
+            await asyncio.sleep(0)
+        refused = await brokers.call(create, CreateTopicsResponse)
+        assert refused.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+        brokers.change_controller(CONTROLLER_ID)
+        assert (await wait(first)).topics[0].error_code == 0
+        assert cluster.forwarded.used == 0
 
     run(test)
 

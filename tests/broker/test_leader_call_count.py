@@ -16,6 +16,7 @@ from odradek.broker.requests.cluster import ClusterRequests
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.embedded import EmbeddedRequests
 from odradek.broker.requests.follower_sessions import FollowerSessions
+from odradek.broker.requests.forwarded_bytes import ForwardedBytes
 from odradek.protocol.messages.fetch_request import (
     FetchPartition,
     FetchRequest,
@@ -53,7 +54,13 @@ class Follower:
         closable: Any = SimpleNamespace(close=lambda: None)
         membership: Any = None
         services.cluster = ClusterRequests(
-            "PLAINTEXT", membership, closable, EmbeddedRequests(), self.sessions, closable
+            "PLAINTEXT",
+            membership,
+            closable,
+            EmbeddedRequests(),
+            self.sessions,
+            closable,
+            ForwardedBytes(),
         )
         image: Any = SimpleNamespace(brokers=cluster.brokers)
         services.image = lambda: image

@@ -18,6 +18,7 @@ Other packages bound the other memory that requests leave behind:
 * `PARTITIONS_MAX` in `broker.requests.fetch_sessions`.
 * `WINDOWS_MAX` and `WINDOW_NAME_CHARACTERS_MAX` in `broker.requests.quotas`.
 * `LONG_REQUESTS_MAX` in `broker.requests.dispatch`: long requests that are decoded.
+* `FORWARDED_BYTES_MAX` in `broker.requests.forwarded_bytes`: requests that wait for the controller.
 
 The members of groups are state of the coordinator. They are removed when their sessions expire.
 

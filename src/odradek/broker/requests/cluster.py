@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from odradek.broker.requests.auto_topic_creation_manager import AutoTopicCreationManager
     from odradek.broker.requests.embedded import EmbeddedRequests
     from odradek.broker.requests.follower_sessions import FollowerSessions
+    from odradek.broker.requests.forwarded_bytes import ForwardedBytes
     from odradek.metadata.controller_channel import ControllerChannel, ControllerNode
     from odradek.metadata.image import MetadataImage
     from odradek.net.session import Session
@@ -99,6 +100,7 @@ class ClusterRequests:
         embedded: Execution of requests that other brokers forward.
         follower_sessions: The fetch sessions of followers.
         creations: Topics that Metadata and FindCoordinator requests create.
+        forwarded: The bytes of forwarded requests that wait for the controller.
     """
 
     listener: str
@@ -107,6 +109,7 @@ class ClusterRequests:
     embedded: EmbeddedRequests
     follower_sessions: FollowerSessions
     creations: AutoTopicCreationManager
+    forwarded: ForwardedBytes
 
     def close(self) -> None:
         """Fail the requests to the controller, and end the creation of topics."""

@@ -12,6 +12,7 @@ from odradek.broker.requests.auto_topic_creation_manager import AutoTopicCreatio
 from odradek.broker.requests.cluster import ClusterRequests
 from odradek.broker.requests.embedded import EmbeddedRequests
 from odradek.broker.requests.follower_sessions import FollowerSessions
+from odradek.broker.requests.forwarded_bytes import ForwardedBytes
 from odradek.client.channel_state import ChannelSettings
 from odradek.config.listeners import inter_broker_listener
 from odradek.metadata.controller_channel import ControllerChannel, ControllerChannelSettings
@@ -43,7 +44,9 @@ def cluster_requests(
     )
     sessions = FollowerSessions(environment.clock, environment.randomness.between)
     creations = AutoTopicCreationManager(environment.timers)
-    return ClusterRequests(listener, membership, channel, EmbeddedRequests(), sessions, creations)
+    return ClusterRequests(
+        listener, membership, channel, EmbeddedRequests(), sessions, creations, ForwardedBytes()
+    )
 
 
 def channel_settings(config: BrokerConfig) -> ChannelSettings:

@@ -74,6 +74,12 @@ class RequestContext:
         self._connection = connection
         self.session = connection.session
 
+    def release_slot(self) -> None:
+        """Let another long request start, because this one waits for another broker from now on.
+
+        Does nothing for a request that is not long (`odradek.broker.requests.dispatch`).
+        """
+
     def mute(self, pause_ms: int) -> None:
         """Start no request of the connection for `pause_ms`. Responses are still sent."""
         self._connection.mute(pause_ms / 1000)

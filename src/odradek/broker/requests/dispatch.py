@@ -13,8 +13,10 @@ A request of more than `ELEMENTS_UNSLICED_MAX` elements is decoded in time slice
 (`odradek.slicing`), and its response is encoded in time slices, so that other connections are
 served in between. The same holds for the response of any handler that uses time slices. At most
 `LONG_REQUESTS_MAX` such requests are executed at the same time, because a decoded request takes
-many times the memory of its frame. Requests on the inter-broker listener of a cluster have this
-limit for themselves.
+many times the memory of its frame. Such a request releases its slot before it waits for the
+controller. Requests of the APIs `SENT_BY_BROKERS` on the inter-broker listener have slots of their
+own. If this is the only listener, clients share these slots, but their requests of these APIs wait
+for nothing while they have one.
 
 In a cluster, some APIs are served on the inter-broker listener only, and some requests are sent to
 the active controller (`odradek.broker.requests.apis`).
@@ -26,6 +28,7 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -72,6 +75,11 @@ hundred bytes an element for the decoded request and its response. Further reque
 whose memory the network layer limits.
 """
 
+SENT_BY_BROKERS = frozenset(
+    {ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH, *INTER_BROKER_API_BY_KEY}
+)
+"""APIs of requests that the brokers of a cluster send to each other."""
+
 PRODUCE = int(ApiKey.PRODUCE)
 FETCH = int(ApiKey.FETCH)
 WITH_REGIONS = frozenset({ApiKey.FETCH})
@@ -108,6 +116,36 @@ class _Entry:
     response_header: Callable[[int], bytes]
     encode: Encode
     has_regions: bool
+
+
+class _Slot:
+    """A slot for a long request. Full collections are postponed while the request has it."""
+
+    __slots__ = ("_held", "_limit")
+
+    def __init__(self, limit: asyncio.Semaphore) -> None:
+        self._limit = limit
+        self._held = ExitStack()
+
+    async def acquire(self) -> None:
+        await self._limit.acquire()
+        self._held.callback(self._limit.release)
+        self._held.enter_context(postponed_full_collections())
+
+    def release(self) -> None:
+        """Release the slot if the request still has it."""
+        self._held.close()
+
+
+class _LongRequestContext(RequestContext):
+    """The context of a long request."""
+
+    __slots__ = ("slot",)
+
+    slot: _Slot
+
+    def release_slot(self) -> None:
+        self.slot.release()
 
 
 class Dispatcher:
@@ -165,8 +203,8 @@ class Dispatcher:
             request = entry.decode(frame, pos, ELEMENTS_UNSLICED_MAX)[0]
         except TooManyElements:
             assert entry is not None
-            context = RequestContext(api_key, version, correlation_id, client_id, connection)
-            return run(self._execute_long(entry, context, frame, pos))
+            long = _LongRequestContext(api_key, version, correlation_id, client_id, connection)
+            return run(self._execute_long(entry, long, frame, pos))
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
@@ -198,23 +236,29 @@ class Dispatcher:
         return chunks
 
     async def _execute_long(
-        self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
+        self, entry: _Entry, context: _LongRequestContext, frame: memoryview, pos: int
     ) -> Result[Chunks]:
         """Execute the request in time slices. It is executed when its response is encoded."""
-        async with self._long_request_limit(context):
-            try:
-                with postponed_full_collections():
-                    return await self._execute_sliced(entry, context, frame, pos)
-            except CloseConnection as error:
-                reason = error.reason
+        context.slot = slot = _Slot(self._long_request_limit(context))
+        await slot.acquire()
+        try:
+            return await self._execute_sliced(entry, context, frame, pos)
+        except CloseConnection as error:
+            reason = error.reason
+        finally:
+            slot.release()
         # Raise a new exception. The traceback of the first one would keep the decoded request and
         # its response in memory until a full collection.
         raise CloseConnection(reason)
 
     def _long_request_limit(self, context: RequestContext) -> asyncio.Semaphore:
-        """Return the limit of the connection's listener. Brokers never wait for clients."""
+        """Return the limit of the request. Brokers do not wait for requests of administrators."""
         cluster = self._services.cluster
-        if cluster is not None and context.session.listener_name == cluster.listener:
+        if (
+            cluster is not None
+            and context.session.listener_name == cluster.listener
+            and context.api_key in SENT_BY_BROKERS
+        ):
             return self._long_inter_broker_requests
         return self._long_requests
 
@@ -234,6 +278,7 @@ class Dispatcher:
             raise
         except Exception as error:
             raise _bug(context, error) from error
+        del request  # it takes much memory while the result waits for the controller
         encoded = _when_done(result, entry, context, _encoded_sliced)
         await wait_executed(encoded)
         return encoded

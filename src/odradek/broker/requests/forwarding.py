@@ -10,6 +10,9 @@ within `ControllerChannelSettings.timeout_ms`. The request may have been execute
 errors of the envelope the client gets UNKNOWN_SERVER_ERROR, or the end of the connection if the
 controller does not know the version of the request, as in Kafka (``ForwardingManagerImpl``).
 
+A request may wait for the controller for a minute. It waits as bytes, which `ForwardedBytes` limits
+over all requests, and not as a decoded request.
+
 A single broker does not import this module.
 """
 
@@ -28,7 +31,11 @@ from odradek.net.connection import CloseConnection
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import Message, sliced_decoder, sliced_encoder
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
+from odradek.protocol.headers import (
+    RESPONSE_FLEXIBLE_FROM,
+    parse_request_header,
+    request_header,
+)
 from odradek.protocol.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -109,7 +116,11 @@ async def forward(
         context: The context of the client's request.
         request: The request, or the part of it that the controller has to execute.
     """
-    return Result(await _exchange(cluster, context, request, context.api_version))
+    version, request_class = context.api_version, type(request)
+    frame = await _encoded(request, version, context)
+    del request
+    context.release_slot()
+    return Result(await _exchange(cluster, context, request_class, version, frame))
 
 
 async def create_topics(
@@ -118,7 +129,10 @@ async def create_topics(
     """Create topics for a request of another API. Return the error or None for each."""
     version = CreateTopicsRequest.MAX_VERSION
     request = CreateTopicsRequest([_creatable(topic) for topic in topics], CREATION_TIMEOUT_MS)
-    response: CreateTopicsResponse = await _exchange(cluster, context, request, version)
+    frame = await _encoded(request, version, context)
+    response: CreateTopicsResponse = await _exchange(
+        cluster, context, CreateTopicsRequest, version, frame
+    )
     found = {each.name: each for each in response.topics}
     return [_error_of(found.get(topic.name)) for topic in topics]
 
@@ -133,34 +147,54 @@ def _error_of(result: CreatableTopicResult | None) -> KafkaError | None:
 
 
 async def _exchange(
-    cluster: ClusterRequests, context: RequestContext, request: Message, version: int
+    cluster: ClusterRequests,
+    context: RequestContext,
+    request_class: type[Message],
+    version: int,
+    frame: bytes,
 ) -> Any:
-    """Send the request in an envelope. Return its response, made here after a failure."""
-    number = context.correlation_id
-    frame = await _encoded(request, version, number, context.client_id or "")
-    envelope = wrap(context.session, frame)
+    """Send a request in an envelope. Return its response, made here after a failure.
+
+    Args:
+        cluster: The cluster.
+        context: The context of the client's request.
+        request_class: The class of the request in `frame`.
+        version: Its version.
+        frame: The request with its header.
+    """
+    if not cluster.forwarded.acquire(len(frame)):
+        reason = f"{cluster.forwarded.used} bytes of requests wait for the controller"
+        return await _failed(request_class, version, frame, ErrorCode.REQUEST_TIMED_OUT, reason)
     try:
+        envelope = wrap(context.session, frame)
         response = await wait(cluster.channel.send(envelope, EnvelopeResponse))
     except (OSError, TooManyRequests) as error:
-        return _failed(request, version, ErrorCode.REQUEST_TIMED_OUT, str(error))
+        code = ErrorCode.REQUEST_TIMED_OUT
+        return await _failed(request_class, version, frame, code, str(error))
     except UnsupportedRequest as error:
-        return _failed(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return await _failed(request_class, version, frame, code, str(error))
+    finally:
+        cluster.forwarded.release(len(frame))
+    api_key = request_class.API_KEY
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        name = ApiKey(request.API_KEY).name
+        name = ApiKey(api_key).name
         raise CloseConnection(f"the controller does not serve {name} version {version}")
-    if response.error_code or response.response_data is None:
-        reason = f"error {response.error_code} of the envelope"
-        return _failed(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
-    try:
-        return await _decoded(request.API_KEY, version, number, response.response_data)
-    except MalformedMessage as error:
-        reason = f"malformed response: {error}"
-        return _failed(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+    reason = f"error {response.error_code} of the envelope"
+    if not response.error_code and response.response_data is not None:
+        try:
+            return await _decoded(api_key, version, context.correlation_id, response.response_data)
+        except MalformedMessage as error:
+            reason = f"malformed response: {error}"
+    return await _failed(request_class, version, frame, ErrorCode.UNKNOWN_SERVER_ERROR, reason)
 
 
-async def _encoded(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
+async def _encoded(request: Message, version: int, context: RequestContext) -> bytes:
     """Return the request with its header, encoded in time slices."""
-    chunks: list[Chunk] = [request_header(request.API_KEY, version, correlation_id, client_id)]
+    header = request_header(
+        request.API_KEY, version, context.correlation_id, context.client_id or ""
+    )
+    chunks: list[Chunk] = [header]
     await in_slices(sliced_encoder(type(request), version)(request, chunks.append))
     return b"".join(chunks)  # type: ignore[arg-type]  # these requests have no file regions
 
@@ -182,15 +216,20 @@ async def _decoded(api_key: int, version: int, correlation_id: int, frame: bytes
     return response
 
 
-def _failed(request: Message, version: int, code: ErrorCode, reason: str) -> Any:
+async def _failed(
+    request_class: type[Message], version: int, frame: bytes, code: ErrorCode, reason: str
+) -> Any:
     """Log why a request was not executed by the controller. Return the response with `code`."""
     logger.warning(
         "%s was not forwarded to the controller: %s. The client gets %s",
-        ApiKey(request.API_KEY).name,
+        ApiKey(request_class.API_KEY).name,
         reason,
         code.name,
     )
-    return error_response(response_class(request.API_KEY), request, version, code)
+    view = memoryview(frame)
+    position = parse_request_header(view)[-1]
+    request, _ = await in_slices(sliced_decoder(request_class, version)(view, position))
+    return error_response(response_class(request_class.API_KEY), request, version, code)
 
 
 def _known(code: int) -> ErrorCode:
