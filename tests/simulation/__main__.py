@@ -52,6 +52,7 @@ REQUIRED_IN_CLUSTER = (
     "logs truncated",
     "ISR changes",
     "ISR expansions",
+    "ISR shrinks by lag",
     "ELRs",
     "session expiries",
     "controller changes",
@@ -60,6 +61,8 @@ REQUIRED_IN_CLUSTER = (
     "flushes checked",
     "compacted logs checked",
     "unclean stops",
+    "probes",
+    "high watermarks that had to advance",
     *(f"fault {name}" for name in CLUSTER_FAULTS),
 )
 """The same for a cluster."""

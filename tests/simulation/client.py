@@ -154,6 +154,7 @@ class Client:
         self.name = name
         self.rng: random.Random = world.scheduler.stream(name)
         self.loop = world.client_loop
+        self.bootstrap = world.bootstrap
         self._port = HostNetwork(world.network, world.client_loop, name)
         self._links: dict[tuple[str, int], Link] = {}
         self._connecting = asyncio.Lock()
@@ -217,7 +218,7 @@ class Client:
     async def refresh(self, *topics: str) -> None:
         """Fetch the metadata of topics from any broker. Raise Retry if no broker responds."""
         asked = [MetadataRequestTopic(name=topic) for topic in topics]
-        address = self.rng.choice(self.world.bootstrap)
+        address = self.rng.choice(self.bootstrap)
         request = MetadataRequest(asked, allow_auto_topic_creation=False)
         response = await self.call(address, request, MetadataResponse, METADATA_VERSION)
         self.brokers = {each.node_id: (each.host, each.port) for each in response.brokers}

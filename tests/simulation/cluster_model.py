@@ -53,6 +53,7 @@ class ClusterModel:
 
     Attributes:
         registered: The number of the process that the controller's record of each broker names.
+        shrinks_by_lag: How many smaller ISRs leaders have proposed, because a follower lags.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class ClusterModel:
         self.observers: Mapping[int, Observer] = {}
         self.controller_epoch = 0
         self.offset = 0
+        self.shrinks_by_lag = 0
         self._report = report
         self._count = count
         self._is_prepared = False

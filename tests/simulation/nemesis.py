@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
 
 SLOW_LINK_US_MAX = 300 * MILLISECOND
+FETCH_STALL_S_MAX = 12.0
+"""Longer than the lag time of the replicas, so that followers leave the ISR."""
 KILL_CHANGES_MAX = 60
 """A broker dies inside of one of its next changes of files, of so many."""
 SWARM_FACTORS = (0.3, 1.0, 1.0, 3.0)
@@ -211,7 +213,11 @@ class Nemesis:
         others = [each for each in self._simulation.machines if each is not machine]
         for other in self._rng.sample(others, self._rng.randint(1, len(others))):
             network.block(machine.host, other.host, ApiKey.FETCH)
-            self.later(0.2, 6, lambda o=other: network.heal(machine.host, o.host, ApiKey.FETCH))
+            self.later(
+                0.2,
+                FETCH_STALL_S_MAX,
+                lambda o=other: network.heal(machine.host, o.host, ApiKey.FETCH),
+            )
         return True
 
     # -- the store of a cluster --------------------------------------------------------------------

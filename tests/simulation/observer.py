@@ -139,7 +139,9 @@ class Observer:
         changed = [at for at, isr in enumerate(isrs) if isr != self._isrs[at]]
         self._isrs = isrs
         for at in changed:
-            key = self._led[at][0]
+            key, state = self._led[at]
+            if state.pending is not None and not state.pending.expands:
+                self._cluster.shrinks_by_lag += 1  # the controller removes members of dead brokers
             if key in self._partitions:
                 self._cluster.check(key)
 

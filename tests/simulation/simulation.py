@@ -32,7 +32,9 @@ from tests.simulation.machine import PORT, Machine
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.observer import Observer
+from tests.simulation.probes import probe
 from tests.simulation.producers import SimulatedProducer
+from tests.simulation.progress import Progress
 from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.transactors import PROTOCOL_1, PROTOCOL_2, SimulatedTransactor
 from tests.simulation.world_settings import (
@@ -48,8 +50,10 @@ from tests.simulation.world_settings import (
 RUN_S = 120
 STABLE_S = 60
 """Virtual time in which the coordinator ends the transactions that clients have left open."""
-RECOVERY_S = 60
+RECOVERY_S = 10
 """Virtual time after the healing in which all partitions have a leader and a full ISR."""
+PROBE_S = 10
+"""Virtual time in which each broker then creates a topic, appends to it and deletes it."""
 CHECK_US = SECOND // 10
 HEAL_S = 60
 """Virtual time in which everything works again after the last fault."""
@@ -184,6 +188,7 @@ class Simulation:
         self.admin = SimulatedAdmin(self, "admin")
         self.clients = self._clients()
         self.nemesis = Nemesis(self)
+        self.progress = Progress(self)
         self._failures: list[str] = []  # errors of processes since the last step
         self._errors = _Errors(self._failures)
         self.client_loop.failures = self._failures
@@ -393,6 +398,7 @@ class Simulation:
             self.counts["replays checked"] += observer.replays
             self.counts["logs truncated"] += observer.truncations
             self.counts["logs cut by a power cut"] += observer.cuts
+        self.counts["ISR shrinks by lag"] = self.cluster.shrinks_by_lag
         self.counts["session expiries"] = self.ensemble.expirations
         self.counts["unclean stops"] = (
             self.counts["broker ends: kill"] + self.counts["broker ends: power"]
@@ -419,6 +425,8 @@ class Simulation:
             return
         tasks = [self.client_loop.create_task(client.run()) for client in self.clients]
         self.nemesis.start()
+        if self.is_cluster:
+            self.progress.start()
         self._until_us(int(self.run_s * SECOND))
         self.nemesis.heal()
         self.healed_us = self.scheduler.now_us
@@ -442,6 +450,22 @@ class Simulation:
             problems = self.cluster.problems()
         if problems:
             self.violation(f"the cluster has not recovered: {problems[0]}")
+        if not self.violations:
+            self._probe()
+
+    def _probe(self) -> None:
+        """Let each broker create a topic, append to it, and delete it (`probes`)."""
+        deadline_us = self.scheduler.now_us + PROBE_S * SECOND
+        tasks = [
+            self.client_loop.create_task(probe(self, address, deadline_us))
+            for address in self.bootstrap
+        ]
+        is_done = self._until_done(tasks, PROBE_S + 10)
+        for problem in (task.result() for task in tasks if task.done()):
+            if problem:
+                self.violation(f"the cluster has not recovered: {problem}")
+        if not is_done and not self.violations:
+            self.violation("the cluster has not recovered: a probe has not ended")
 
     def _is_stable(self) -> bool:
         """Whether no transaction is open in any partition of the history."""
