@@ -35,6 +35,8 @@ class Threads:
 
     Attributes:
         running: A thread of the process executes a call. Otherwise its event loop is running.
+        is_waiting: A call waits for the disk. The wait may last longer than the disk needs: waits
+            are nested, so it ends after those that other processes have begun in the meantime.
     """
 
     def __init__(self, scheduler: Scheduler, loop: SimulatedLoop, rng: random.Random) -> None:
@@ -44,23 +46,23 @@ class Threads:
         self.running = False
         self.calls = 0
         self.waits = 0
-        self._is_waiting = False
+        self.is_waiting = False
         self._waiting_while_paused: list[Callable[[], None]] = []
 
     def wait(self, delay_us: int) -> None:
         """Let the running call wait for the disk. In the meantime other events happen."""
         scheduler, loop = self.scheduler, self.loop
-        if self._is_waiting or not scheduler.begin_nested():
+        if self.is_waiting or not scheduler.begin_nested():
             return
         self.waits += 1
-        self.running, self._is_waiting = False, True
+        self.running, self.is_waiting = False, True
         try:
             scheduler.run_until(scheduler.now_us + delay_us)
             while loop.paused and not loop.stopped and scheduler.step():
                 pass
         finally:
             scheduler.end_nested()
-            self.running, self._is_waiting = True, False
+            self.running, self.is_waiting = True, False
             self.resumed()
 
     def run(self, call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
@@ -88,7 +90,7 @@ class Threads:
 
     def when_free(self, call: Callable[[], None]) -> None:
         """Make a call as `when_running` does, but not while another one waits for the disk."""
-        if self._is_waiting and not self.loop.stopped:
+        if self.is_waiting and not self.loop.stopped:
             self._waiting_while_paused.append(call)
         else:
             self.when_running(call)

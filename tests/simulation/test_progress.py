@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from odradek.replication.replication_state import ReplicationState
+from tests.simulation.invariants import PartitionModel
 from tests.simulation.planting import Patches
+from tests.simulation.progress import LOOK_US, PROGRESS_US, Progress, _Situation
 from tests.simulation.simulation import Simulation
 
 SECONDS = 8
@@ -38,6 +42,35 @@ def test_the_high_watermark_must_reach_the_records_that_the_whole_isr_has(
     )
     violations = simulation.run().violations
     assert "have had offset" in violations[0]
+
+
+def test_waits_for_the_disks_of_the_isr_do_not_count_as_missing_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seed 1795666695001: the leader's fsync of 1 ms ended after the fsync of 2 s of a follower."""
+    violations: list[str] = []
+    machines = [
+        SimpleNamespace(process=SimpleNamespace(threads=SimpleNamespace(is_waiting=False)))
+        for _ in range(3)
+    ]
+    world: Any = SimpleNamespace(machines=machines, violation=violations.append)
+    progress = Progress(world)
+    found = _Situation(0, 0, (1, 2), (1, 1)), 5, 3
+    monkeypatch.setattr(progress, "_ends", lambda *_: found)
+    looks = PROGRESS_US // LOOK_US + 2
+    model = PartitionModel(name="flushed-0")
+
+    def look() -> None:
+        for _ in range(looks):
+            progress.check((b"", 0), model)
+
+    machines[1].process.threads.is_waiting = True
+    look()
+    assert not violations
+    machines[1].process.threads.is_waiting = False
+    machines[2].process.threads.is_waiting = True  # broker 3 is no member
+    look()
+    assert "have had offset 4 for 1.1 s, and the high watermark is 3" in violations[0]
 
 
 def test_each_broker_must_carry_out_operations_after_the_recovery(
