@@ -197,7 +197,7 @@ class ClusterModel:
         _, process = self._processes.get(found.epoch, (broker, -1))
         if self.registered.get(broker) != process:
             self.registered[broker] = process
-            self.observers[broker].registered()
+            self.observers[broker].registered(process)
             for key, model in self.partitions.items():
                 if model.state is not None and broker in model.state.members:
                     touched[key] = None
@@ -213,14 +213,13 @@ class ClusterModel:
         logs, starts = {}, {}
         for member in state.members:
             observer = self.observers.get(member)
-            if observer is not None and self.is_registered(observer.machine):
-                replica = observer.replica(key)
-                if replica is not None and replica.seen is not None:
-                    logs[member] = replica.seen.log_end, replica.chain
-                    starts[member] = replica.seen.log_start
+            replica = None if observer is None else observer.kept(key)
+            if replica is not None and replica.seen is not None:
+                logs[member] = replica.seen.log_end, replica.chain
+                starts[member] = replica.seen.log_start
         reached = {
             member: 0 if observer is None else observer.reached(key)
-            for member in state.isr
+            for member in state.members
             for observer in (self.observers.get(member),)
         }
         for problem in model.check_reached(reached):

@@ -111,8 +111,10 @@ class ReplicaModel:
         ended: How the process ended since the last observation: stop, kill or power.
         compacted: Batches change below the high watermark, so there is no chain.
         truncations: The log's own count of truncations.
+        is_unclean: The power was cut after the controller had registered the last process. It
+            removes the replica from ISR and ELR when it registers the next one.
         reached: The largest log end since the last truncation, or since the last start that a
-            controller knows.
+            controller knows. A replica that is unclean has had it before the power cut.
         removed: The batches before a truncation that a kill has interrupted. A power cut may bring
             them back until the log is flushed above `removed_from`.
     """
@@ -126,6 +128,7 @@ class ReplicaModel:
     ended: str = ""
     compacted: bool = False
     truncations: int = 0
+    is_unclean: bool = False
     reached: int = 0
     removed: Chain | None = None
     removed_from: int = 0
@@ -492,8 +495,10 @@ class PartitionModel:
     def check_reached(self, reached: Mapping[int, int]) -> Iterator[str]:
         """Each member of the controller's ISR and ELR has had all committed records.
 
-        `reached` has the largest log end of each member, also of members that do not run. The high
-        watermark does not advance while the ISR is below its minimum, so the ELR has the records.
+        `reached` has the largest log end of each member. After a power cut it is that before the
+        cut, until the controller has registered the next process and has removed the member. The
+        high watermark does not advance while the ISR is below its minimum, so the ELR has the
+        records.
         """
         if self.awaits_leader:
             return
@@ -512,7 +517,8 @@ class PartitionModel:
         """Each member of ISR and ELR has all records below the true high watermark.
 
         Args:
-            logs: Log end and batches of the members that are running and registered.
+            logs: Log end and batches of the members, also if they do not run. A power cut
+                excludes a member until the controller has registered its next process.
             starts: Their log start offsets.
         """
         end = self.high_watermark

@@ -151,6 +151,7 @@ class Observer:
             if model.ended != "power":
                 # A failed start changes files as a process does that is killed.
                 model.ended = "kill" if how == "failed" else how
+            model.is_unclean |= how == "power"
         self._watched, self._states, self._image = [], [], None
         self._led, self._isrs = [], []
         self._cursors.clear()
@@ -168,11 +169,23 @@ class Observer:
             return None
         return model if model.seen.incarnation == process.number else None
 
-    def registered(self) -> None:
-        """The controller knows the running process. Records of earlier processes do not count."""
+    def kept(self, key: PartitionKey) -> ReplicaModel | None:
+        """Return the model of a replica whose log counts for ISR and ELR, also if it does not run.
+
+        A controller that still knows the process before a power cut does not know of lost records.
+        """
+        model = self.models.get(key)
+        return None if model is None or model.seen is None or model.is_unclean else model
+
+    def registered(self, process: int) -> None:
+        """The controller knows a process. Records of earlier processes do not count."""
+        running = self.machine.process
+        if running is None or running.number != process:
+            return  # it has ended, and the controller does not know yet how
         for model in self.models.values():
-            if model.seen is not None:
-                model.reached = model.seen.log_end
+            if model.seen is None or (model.is_unclean and model.seen.incarnation != process):
+                continue  # it has not read its log again after the power cut
+            model.reached, model.is_unclean = model.seen.log_end, False
 
     def reached(self, key: PartitionKey) -> int:
         """Return the largest log end of a replica, which may not run (`ReplicaModel.reached`)."""
@@ -312,7 +325,9 @@ class Observer:
             if model.removed is None:
                 model.removed, model.removed_from = model.chain.copy(), end
             model.seen = model.seen._replace(log_end=end)
-            model.floor, model.reached = min(model.floor, end), min(model.reached, end)
+            model.floor = min(model.floor, end)
+            if not model.is_unclean:
+                model.reached = min(model.reached, end)
             if self._cluster is not None:
                 self._cluster.check(key)
 
@@ -326,7 +341,9 @@ class Observer:
             self._extend(key, model.chain, log)
             return [*check_step(before, now)]
         model.truncations = log.truncations
-        model.reached, model.removed = now.log_end, None
+        model.removed = None
+        if not model.is_unclean:
+            model.reached = now.log_end
         self.truncations += 1
         kept, model.chain = model.chain, self._chain_of(key, model, log)
         model.floor = min(model.floor, now.log_end)
@@ -383,7 +400,9 @@ class Observer:
             if now.log_end < model.seen.log_end:
                 self.cuts += 1
         model.truncations = log.truncations
-        if model.ended != "power":
+        if self._cluster is not None and self._cluster.is_registered(self.machine):
+            model.is_unclean = False
+        if not model.is_unclean:
             model.reached = now.log_end
         model.ended = ""
         model.chain = chain

@@ -117,9 +117,16 @@ class Replica:
     """The observer of a broker that has one replica."""
 
     def __init__(
-        self, broker: int, end: int = 4, maximal: tuple[int, ...] | None = None, start: int = 0
+        self,
+        broker: int,
+        end: int = 4,
+        maximal: tuple[int, ...] | None = None,
+        start: int = 0,
+        *,
+        unclean: bool = False,
     ) -> None:
         process = SimpleNamespace(number=1)
+        self.unclean = unclean
         self.start = start
         self.machine: Any = SimpleNamespace(process=process, node_id=broker)
         self.end = end
@@ -132,6 +139,9 @@ class Replica:
         log = LOG.copy()
         log.truncate(self.end)
         return ReplicaModel("replica", seen, log)
+
+    def kept(self, key: PartitionKey) -> ReplicaModel | None:
+        return None if self.unclean else self.replica(key)
 
     def reached(self, key: PartitionKey) -> int:
         return self.end
@@ -147,6 +157,13 @@ class Replica:
         ((Replica(1), Replica(2, 2), Replica(3)), (1, 2, 3), "member 2 of the ISR has reached 2"),
         ((Replica(1), Replica(2, 2), Replica(3)), (1, 3), "member 2 of the ISR has reached 2"),
         ((Replica(1), Replica(2), Replica(3, 2)), (1, 2, 3), "the log of member 3 ends at 2"),
+        ((Replica(1), Replica(2), Replica(3, 2)), (1, 2), "member 3 of the ELR has reached 2"),
+        ((Replica(1), Replica(2), Replica(3, 2)), (1, 2), "the log of member 3 ends at 2"),
+        (
+            (Replica(1), Replica(2), Replica(3, 2, unclean=True)),
+            (1, 2),
+            "member 3 of the ELR has reached 2",
+        ),
         ((Replica(1, maximal=(1, 2)), Replica(2), Replica(3)), (1, 2, 3), ""),
         ((Replica(1, maximal=(1,)), Replica(2), Replica(3)), (1, 2, 3), "not in the maximal ISR"),
         ((Replica(1, maximal=(1,)), Replica(2), Replica(3)), (2, 3), ""),

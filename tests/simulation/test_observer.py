@@ -168,6 +168,44 @@ def test_a_step_finds_a_member_without_committed_records(world: World) -> None:
     assert "records below" in world.first_violation
 
 
+def _restart_with_an_empty_log(world: World, how: str) -> Any:
+    """End the process of a follower, and begin another one. The controller does not know it yet."""
+    observer = world.observer(world.followers[0])
+    log = world.partition(world.followers[0]).log
+    observer.ended(how)
+    observer.machine.process.number += 1
+    log.log_end_offset = log.high_watermark = log.flusher.recovery_point = 0
+    return observer
+
+
+def test_e4_a_power_cut_counts_when_the_controller_registers_the_next_process(
+    world: World,
+) -> None:
+    """Seed 1795666715010: until then, the replica may be in the ELR without its records."""
+    reached = world.observer(world.followers[0]).reached(world.key)
+    observer = _restart_with_an_empty_log(world, "power")
+    assert reached and observer.kept(world.key) is None
+    observer.step()
+    log = world.partition(world.followers[0]).log
+    log.truncations += 1
+    observer.step()
+    assert observer.reached(world.key) == reached
+    observer.registered(observer.machine.process.number - 1)
+    assert observer.reached(world.key) == reached, "the former process"
+    observer.registered(observer.machine.process.number)
+    assert observer.reached(world.key) == 0
+    assert observer.kept(world.key).seen.log_end == 0
+
+
+def test_e4_a_sigkill_takes_no_record_of_a_member_that_does_not_run(world: World) -> None:
+    observer = _restart_with_an_empty_log(world, "kill")
+    assert observer.kept(world.key) is not None
+    observer.step()
+    assert observer.reached(world.key) == 0
+    assert "log end 0 after kill" in world.first_violation
+    assert "the log of member" in "".join(world.simulation.violations)
+
+
 def test_records_that_a_leader_commits_before_its_directory_fails_are_committed(
     world: World,
 ) -> None:
