@@ -256,21 +256,31 @@ def test_leaderships_of_a_broker_are_counted() -> None:
 def test_new_partition_has_a_live_leader_and_the_live_replicas_in_sync(
     fenced: Sequence[int], leader: int, isr: Sequence[int]
 ) -> None:
-    brokers = dict(_image(fenced=fenced).brokers)
+    image = _image(fenced=fenced)
     record = partition_record(A, _partition(0, leader=3))
-    (found,) = run_to_completion(with_live_leaders([record], brokers))
+    (found,) = run_to_completion(with_live_leaders([record], image, image.brokers))
     assert isinstance(found, PartitionRecord)
     assert (found.leader, list(found.isr)) == (leader, isr)
 
 
 def test_new_partition_is_not_led_by_a_broker_that_stops_or_is_unknown() -> None:
-    brokers = dict(_image().brokers)
+    image = _image()
+    brokers = dict(image.brokers)
     del brokers[BrokerId(1)]
     brokers[BrokerId(2)] = replace(brokers[BrokerId(2)], in_controlled_shutdown=True)
     record = partition_record(A, _partition(0))
-    (found,) = run_to_completion(with_live_leaders([record], brokers))
+    (found,) = run_to_completion(with_live_leaders([record], image, brokers))
     assert isinstance(found, PartitionRecord)
     assert (found.leader, list(found.isr)) == (3, [3])
+
+
+def test_record_of_an_existing_partition_keeps_its_leader_and_its_isr() -> None:
+    image = _image(_partition(0, leader=3, isr=(3,)))
+    (before,) = image.topics_by_id[A].partitions
+    changed, added = (partition_record(A, replace(before, partition=number)) for number in (0, 1))
+    found = run_to_completion(with_live_leaders([changed, added], image, image.brokers))
+    states = [(each.leader, each.isr) for each in found if isinstance(each, PartitionRecord)]
+    assert states == [(3, [3]), (1, [1, 2, 3])]
 
 
 def test_partitions_that_a_previous_controller_did_not_create_are_created() -> None:

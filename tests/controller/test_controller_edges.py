@@ -16,7 +16,7 @@ from odradek.controller.take_over import Elected, Standby, contend
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
-from odradek.metadata.image import NO_LEADER, BrokerRegistration
+from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
 from odradek.metadata.records import MetadataRecord
 from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.interface import Operation, UnknownOutcomeError, WatchEvent, Written
@@ -266,7 +266,7 @@ def test_new_partition_without_a_live_replica_has_one_in_sync() -> None:
     """It never had a record, so its first replica can be elected later."""
     broker = BrokerId(1)
     brokers = {broker: BrokerRegistration(broker, "host", 9092, fenced=True)}
-    electing = with_live_leaders([PartitionRecord(replicas=[1, 2])], brokers)
+    electing = with_live_leaders([PartitionRecord(replicas=[1, 2])], MetadataImage(), brokers)
     (record,) = run_to_completion(electing)
     assert isinstance(record, PartitionRecord)
     assert (record.leader, record.isr) == (NO_LEADER, [1])

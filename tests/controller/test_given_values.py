@@ -59,3 +59,28 @@ def test_leader_epoch_is_raised_to_a_given_value_and_never_lowered() -> None:
         }
         assert _partition(world) == after
         _stable(world)
+
+
+def test_leader_epoch_is_raised_without_a_change_of_the_isr() -> None:
+    """The live replicas that are not in sync stay outside, and the leader stays."""
+    with running() as world:
+        _create(world, count=1)
+        controller, before = world.controller(), _partition(world)
+        topic_id = controller.image.topics_by_name[A].topic_id
+        leader = world.nodes[before.replicas[1]]
+        for broker in (before.replicas[0], before.replicas[2]):
+            world.nodes[broker].polls = False
+        world.advance(15)
+        for broker in (before.replicas[0], before.replicas[2]):
+            world.nodes[broker].polls = True
+        world.advance(2)
+        before = _partition(world)
+        assert not any(each.fenced for each in controller.image.brokers.values())
+        assert (before.leader, before.isr) == (leader.id, (leader.id,))
+        for epoch in (before.leader_epoch + 1, before.leader_epoch + 40):
+            raised = world.run(world.controller().raise_leader_epochs({(topic_id, 0): epoch}))
+            assert raised == {(topic_id, 0): ErrorCode.NONE}
+            after = _partition(world)
+            assert after.leader_epoch == epoch
+            assert (after.leader, after.isr, after.elr) == (before.leader, before.isr, before.elr)
+        _stable(world)

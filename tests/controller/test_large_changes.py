@@ -82,7 +82,7 @@ def test_creation_is_planned_in_time_slices() -> None:
         slices, records = created(*topics)
         assert slices >= 2 * SLICES
         assert len(records) == COUNT + len(topics)
-        assert counted(broker_plans.with_live_leaders(records, BROKERS))[0] >= SLICES
+        assert counted(broker_plans.with_live_leaders(records, EMPTY, BROKERS))[0] >= SLICES
 
 
 def test_additional_partitions_are_planned_in_time_slices() -> None:

@@ -238,25 +238,32 @@ def missing_partitions(
             records.append(partition_record(topic.topic_id, topic.partitions[number]))
             if not len(records) % ELEMENTS_PER_SLICE:
                 yield
-    return (yield from with_live_leaders(records, brokers))
+    return (yield from with_live_leaders(records, image, brokers))
 
 
 def with_live_leaders(
-    records: list[MetadataRecord], brokers: Mapping[BrokerId, BrokerRegistration]
+    records: list[MetadataRecord],
+    image: MetadataImage,
+    brokers: Mapping[BrokerId, BrokerRegistration],
 ) -> Generator[None, None, list[MetadataRecord]]:
-    """Give new partitions a live leader and an ISR of live replicas, as in Kafka.
+    """Give partitions that the image lacks a live leader and an ISR of live replicas, as in Kafka.
 
     A partition whose replicas are all fenced has no leader. It never had a record, so its first
-    replica is in sync.
+    replica is in sync. The record of an existing partition stays as it was planned.
     """
     for count, record in enumerate(records, 1):
-        if isinstance(record, PartitionRecord):
+        if isinstance(record, PartitionRecord) and not _exists(image, record):
             live = [each for each in record.replicas if _is_eligible(brokers, each)]
             record.leader = live[0] if live else NO_LEADER
             record.isr = live or record.replicas[:1]
         if not count % ELEMENTS_PER_SLICE:
             yield
     return records
+
+
+def _exists(image: MetadataImage, record: PartitionRecord) -> bool:
+    topic = image.topics_by_id.get(record.topic_id)
+    return topic is not None and record.partition_id < topic.partition_count
 
 
 def _is_eligible(brokers: Mapping[BrokerId, BrokerRegistration], broker: int) -> bool:

@@ -852,7 +852,7 @@ class ClusterController:
             plan = await in_slices(planning(term))
             if validate_only or not plan.records:
                 return term, plan.result, None
-            elected = broker_plans.with_live_leaders(plan.records, term.image.brokers)
+            elected = broker_plans.with_live_leaders(plan.records, term.image, term.image.brokers)
             return term, plan.result, await term.commit(await in_slices(elected))
 
         term, result, committed = await self._request(run)
