@@ -42,12 +42,13 @@ class Observation(NamedTuple):
 
 
 class Chain:
-    """The batches of a log: headers, end offsets, and a rolling hash at each end."""
+    """The batches of a log: headers, digests, end offsets, and a rolling hash at each end."""
 
-    __slots__ = ("ends", "hashes", "headers")
+    __slots__ = ("digests", "ends", "hashes", "headers")
 
     def __init__(self) -> None:
         self.headers: list[BatchHeader] = []
+        self.digests: list[bytes] = []
         self.ends: list[int] = []
         self.hashes: list[bytes] = []
 
@@ -58,9 +59,11 @@ class Chain:
 
     def append(self, header: BatchHeader, batch: bytes) -> None:
         before = self.hashes[-1] if self.hashes else b""
+        digest = hashlib.blake2b(batch, digest_size=8).digest()
         self.headers.append(header)
+        self.digests.append(digest)
         self.ends.append(header.last_offset + 1)
-        self.hashes.append(hashlib.blake2b(before + batch, digest_size=8).digest())
+        self.hashes.append(hashlib.blake2b(before + digest, digest_size=8).digest())
 
     def hash_at(self, end: int) -> bytes | None:
         """Return the hash of all batches below `end`, or None if no batch ends there."""
@@ -69,20 +72,21 @@ class Chain:
             return self.hashes[at]
         return None
 
-    def headers_between(self, start: int, end: int) -> list[BatchHeader]:
-        """Return the headers, with their checksums, of the batches from `start` to `end`."""
+    def digests_between(self, start: int, end: int) -> list[bytes]:
+        """Return the digests of the batches from `start` to `end`. Their bytes have the offsets."""
         at = bisect_right(self.ends, start)
-        return self.headers[at : bisect_right(self.ends, end)]
+        return self.digests[at : bisect_right(self.ends, end)]
 
     def truncate(self, end: int) -> None:
         """Forget the batches that end above `end`."""
         at = bisect_right(self.ends, end)
-        del self.headers[at:], self.ends[at:], self.hashes[at:]
+        del self.headers[at:], self.digests[at:], self.ends[at:], self.hashes[at:]
 
     def bridge(self, other: Chain, start: int) -> None:
         """Take the batches that `other` has below `start`, which this log has no longer."""
         at, end = bisect_right(other.ends, self.end), bisect_right(other.ends, start)
         self.headers += other.headers[at:end]
+        self.digests += other.digests[at:end]
         self.ends += other.ends[at:end]
         self.hashes += other.hashes[at:end]
 
@@ -94,7 +98,7 @@ class Chain:
         chain = Chain()
         at = bisect_right(self.ends, start)
         chain.headers, chain.ends = self.headers[:at], self.ends[:at]
-        chain.hashes = self.hashes[:at]
+        chain.digests, chain.hashes = self.digests[:at], self.hashes[:at]
         return chain
 
 
@@ -191,8 +195,18 @@ def check_recovery(
 def _agree(first: Chain, second: Chain, start: int) -> bool:
     """Return whether two chains have the same batches from `start` on, up to the shorter end."""
     end = min(first.end, second.end)
-    one, other = (chain.headers_between(start, end) for chain in (first, second))
-    return one == other
+    return first.digests_between(start, end) == second.digests_between(start, end)
+
+
+def check_truncation(kept: Chain, found: Chain, first: int) -> Iterator[str]:
+    """A truncation changes no batch that it keeps.
+
+    The log begins at `first` now. A truncation to the start of the leader's log removes all
+    batches, and `found` has those of the committed records below `first`. A deposed leader may have
+    had others there.
+    """
+    if not _agree(kept, found, first):
+        yield f"other bytes below {min(kept.end, found.end)} after a truncation"
 
 
 def check_epochs(
@@ -483,8 +497,8 @@ class PartitionModel:
             return True
         if not self.unclean_elections:
             return False
-        found = chain.headers_between(start, end)
-        return start > 0 and bool(found) and found == self.committed.headers_between(start, end)
+        found = chain.digests_between(start, end)
+        return start > 0 and bool(found) and found == self.committed.digests_between(start, end)
 
     def _first_difference(self, chain: Chain) -> str:
         for mine, theirs in zip(self.committed.headers, chain.headers, strict=False):

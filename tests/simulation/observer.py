@@ -28,6 +28,7 @@ from tests.simulation.invariants import (
     check_producers,
     check_recovery,
     check_step,
+    check_truncation,
     replay_producers,
 )
 from tests.simulation.machine import Machine
@@ -348,12 +349,11 @@ class Observer:
         kept, model.chain = model.chain, self._chain_of(key, model, log)
         model.floor = min(model.floor, now.log_end)
         before = before._replace(log_end=now.log_end, log_start=now.log_start)
-        problems = [*check_step(before, now), *self._truncation_problems(log)]
-        common = min(kept.end, model.chain.end)
-        ends = [end for end in model.chain.ends if end <= before.log_end and end <= common]
-        if ends and kept.hash_at(ends[-1]) != model.chain.hash_at(ends[-1]):
-            problems.append(f"other bytes below {ends[-1]} after a truncation")
-        return problems
+        return [
+            *check_step(before, now),
+            *self._truncation_problems(log),
+            *check_truncation(kept, model.chain, _first_base(log)),
+        ]
 
     def _truncation_problems(self, log: Any) -> Iterator[str]:
         """The removed records of a truncation that has ended do not come back in a power cut.

@@ -20,6 +20,7 @@ from tests.simulation.invariants import (
     check_producers,
     check_recovery,
     check_step,
+    check_truncation,
     replay_producers,
 )
 
@@ -112,10 +113,7 @@ def test_only_a_power_cut_brings_back_what_an_interrupted_truncation_removed() -
     removed = chain((0, 2, 1), (2, 2, 1), (4, 3, 1), value=b"r")
     kept = chain((0, 2, 1), (2, 2, 1), value=b"r")
     appended = kept.copy()
-    for header, end in zip(LOG.headers[2:], LOG.ends[2:], strict=True):
-        appended.headers.append(header)
-        appended.ends.append(end)
-        appended.hashes.append(b"h")
+    appended.bridge(LOG, 6)
     before = model(chain=appended, removed=removed, removed_from=4)
     again = SEEN._replace(incarnation=2, leader_epoch=4, log_end=7)
     assert not [*check_recovery(replace(before, ended="power"), again, removed, [0])]
@@ -123,7 +121,7 @@ def test_only_a_power_cut_brings_back_what_an_interrupted_truncation_removed() -
     flushed = replace(before, removed=None, ended="power")
     assert [*check_recovery(flushed, again, removed, [0])]
     mixed = removed.copy()
-    mixed.headers[1] = chain((2, 2, 9)).headers[0]
+    mixed.digests[1] = chain((2, 2, 9)).digests[0]
     assert [*check_recovery(replace(before, ended="power"), again, mixed, [0])]
 
 
@@ -302,6 +300,25 @@ def test_each_member_of_isr_and_elr_has_had_the_committed_records() -> None:
     unclean = STATE._replace(partition_epoch=6, leader_epoch=4, isr=(1,), elr=(), recovering=True)
     assert not [*partition.changed(unclean)]
     assert not [*partition.check_reached({1: 2})]
+
+
+def test_a_truncation_changes_no_batch_that_it_keeps() -> None:
+    assert not [*check_truncation(LOG, LOG.continues(4), 0)]
+    assert not [*check_truncation(LOG, LOG.continues(2), 2)]
+    other = LOG.continues(2)
+    other.bridge(OTHER, 4)
+    assert [*check_truncation(LOG, other, 0)]
+    assert [*check_truncation(LOG, other, 2)]
+
+
+def test_a_truncation_to_the_start_of_the_leaders_log_removes_the_batches_of_a_deposed_leader() -> (
+    None
+):
+    """Broker 3 led in epoch 0 alone. The log of the leader of epoch 2 begins above its log end."""
+    committed = chain((0, 2, 1), (2, 2, 3), (4, 2, 3))
+    deposed = chain((0, 2, 1), (2, 2, 1))
+    assert not [*check_truncation(deposed, committed, 6)]
+    assert [*check_truncation(deposed, committed, 2)], "the log still has a batch at 2"
 
 
 def test_the_high_watermark_of_an_earlier_step_is_known() -> None:
