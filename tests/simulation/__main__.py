@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.simulation.nemesis import CLUSTER_FAULTS, FAULTS
 from tests.simulation.simulation import RUN_S, Outcome, Simulation
+from tests.simulation.tuning import PATHS
 from tests.simulation.world_settings import REPLICAS_MAX
 
 COMMON = (
@@ -61,6 +62,10 @@ REQUIRED_IN_CLUSTER = (
     "flushes checked",
     "compacted logs checked",
     "unclean stops",
+    "power cuts of stopped brokers",
+    "injected errors",
+    "malformed responses",
+    *PATHS,
     "probes",
     "high watermarks that had to advance",
     *(f"fault {name}" for name in CLUSTER_FAULTS),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import weakref
 from asyncio import events
 from collections import deque
 from collections.abc import Callable
@@ -86,6 +87,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         # Code that unwinds after a kill may create tasks, which must stay referenced as well.
         self._late: list[asyncio.Handle] = []
         self._step_event: Event | None = None
+        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
     def __repr__(self) -> str:
         return f"<simulated loop {self.name}>"
@@ -103,6 +105,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def is_running(self) -> bool:
         return events._get_running_loop() is self
+
+    def create_task(self, coro: Any, **named: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = super().create_task(coro, **named)
+        self._tasks.add(task)
+        return task
 
     def call_soon(
         self, callback: Any, *args: Any, context: contextvars.Context | None = None
@@ -148,6 +155,17 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if self.stopped or isinstance(error, ProcessKilled):
             return
         self.failures.append(f"{self.name}: {context.get('message')}: {error!r}")
+
+    def failures_of_tasks(self) -> list[str]:
+        """Return the errors of ended tasks that no code has retrieved.
+
+        A task that is collected reports its error itself. A task in an attribute does not.
+        """
+        return sorted(
+            f"{self.name}: no code has retrieved the error of a task: {task.exception()!r}"
+            for task in list(self._tasks)
+            if task.done() and getattr(task, "_log_traceback", False)
+        )
 
     # -- interface of the simulator ----------------------------------------------------------------
 

@@ -238,6 +238,13 @@ class Machine:
             self.disk.locked.clear()
         self.on_end(self, how)
 
+    def lose_power(self) -> None:
+        """Lose the power after the process has ended, before the next one starts."""
+        assert self.process is None
+        self.scheduler.note(f"{self.host} loses power")
+        self.boots += 1
+        self.disk.power_cut()
+
     @property
     def session(self) -> SimulatedSession | None:
         """The session of the running broker in the store of its cluster."""

@@ -26,6 +26,7 @@ FAULTS = {
     "kill in a call": 3,
     "power cut": 2,
     "power cut in a call": 3,
+    "power cut after an end": 2,
     "stop": 2,
     "pause": 2,
     "break connections": 3,
@@ -45,6 +46,9 @@ CLUSTER_FAULTS = {
     "disconnect session": 2,
     "lose response": 3,
     "kill several": 1,
+    "power cut of all": 1,
+    "error of a fetch": 1,
+    "malformed fetch response": 1,
     "pause controller": 1,
     "slow link": 2,
     "stall fetches": 2,
@@ -61,6 +65,7 @@ class Nemesis:
         self._scheduler = simulation.scheduler
         self._rng = simulation.scheduler.stream("nemesis")
         self._healed = False
+        self._loses_power_next: Machine | None = None
         self._machines = simulation.machines
         self._is_cluster = len(simulation.machines) > 1
         self._unblocks: dict[Callable[[], None], None] = {}
@@ -99,6 +104,8 @@ class Nemesis:
     def heal(self) -> None:
         """End all faults. Brokers that are down are started by the simulation."""
         self._healed = True
+        self._loses_power_next = None
+        self._simulation.injected.clear()
         self._simulation.network.heal()
         self._simulation.network.refusing.clear()
         for unblock in list(self._unblocks):
@@ -145,6 +152,40 @@ class Nemesis:
     def _power_cut_in_a_call(self, machine: Machine) -> bool:
         machine.kill_in_a_call(self._rng.randint(1, KILL_CHANGES_MAX), power_cut=True)
         return machine.process is not None
+
+    def _power_cut_after_an_end(self, machine: Machine) -> bool:
+        """Stop or kill a broker. The machine loses its power before the next start."""
+        if machine.process is None or not machine.process.serves or machine.process.loop.paused:
+            return False
+        self._loses_power_next = machine
+        if self._rng.random() < 0.7:
+            machine.stop()
+        else:
+            machine.kill()
+        return True
+
+    def takes_power_of(self, machine: Machine) -> bool:
+        """Return whether a machine whose broker has just ended loses its power."""
+        if machine is not self._loses_power_next:
+            return False
+        self._loses_power_next = None
+        return True
+
+    def _power_cut_of_all(self, _: Machine) -> bool:
+        """Cut the power of all machines within a short time, also of those whose broker is down."""
+        for machine in self._machines:
+            self.later(0, 0.1, lambda each=machine: self._simulation.cut_power(each))
+        return True
+
+    # -- errors in the code of the product ---------------------------------------------------------
+
+    def _error_of_a_fetch(self, _: Machine) -> bool:
+        self._simulation.injected.fails_fetch = True
+        return True
+
+    def _malformed_fetch_response(self, _: Machine) -> bool:
+        self._simulation.injected.fetch_is_malformed = True
+        return True
 
     def _stop(self, machine: Machine) -> bool:
         serves = machine.process is not None and machine.process.serves

@@ -27,6 +27,11 @@ RECORDS_MAX = 3
 PRODUCE_VERSIONS = (9, 13)
 COMPRESSIONS = ("none", "none", "gzip", "lz4", "zstd")
 ALL = -1
+LARGE_RATE = 0.01
+LARGE_BYTES = (17_000, 50_000)
+"""Sizes of the keys of large batches, whose regions the broker sends by `sendfile`."""
+ENTRIES_RATE = 0.5
+CHURN_TOPICS = 3
 FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
@@ -62,6 +67,9 @@ class SimulatedProducer(Client):
         self.version = self.rng.choice(PRODUCE_VERSIONS)
         self.acks = ALL if idempotent else self.rng.choice((ALL, 1, 0))
         self.compression = self.rng.choice(COMPRESSIONS)
+        # Entries without a part in the history. Version 13 needs topic ids, which may be old, and
+        # with acks=0 an error ends the connection.
+        self.adds_entries = self.version < 13 and self.acks and self.rng.random() < ENTRIES_RATE
         self._restart()
 
     def _restart(self) -> None:
@@ -176,9 +184,9 @@ class SimulatedProducer(Client):
         A deposed leader that does not know it yet lacks the batches that its successor has. A
         client whose metadata is old may ask it, and Kafka's leader refuses the sequence as well.
         """
-        (topic,) = response.responses
-        (part,) = topic.partition_responses
         key = batch.key
+        (topic,) = (each for each in response.responses if each.name in ("", key.topic))
+        (part,) = topic.partition_responses
         try:
             error = self.check(key.topic, part.error_code)
         except Retry as retry:
@@ -221,8 +229,9 @@ class SimulatedProducer(Client):
 
     def _request(self, batch: Batch) -> ProduceRequest:
         key = batch.key
+        large = bytes(self.rng.randint(*LARGE_BYTES)) if self.rng.random() < LARGE_RATE else None
         records = build_batch(
-            [Record(None, b"%d" % value) for _, value, _, _ in batch.sends],
+            [Record(large, b"%d" % value) for _, value, _, _ in batch.sends],
             timestamp_ms=1_700_000_000_000 + self.world.scheduler.now_us // 1_000,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
@@ -234,4 +243,21 @@ class SimulatedProducer(Client):
         view = self.topics.get(key.topic)
         if self.version >= 13 and view is not None:
             topic = TopicProduceData(topic_id=view.topic_id, partition_data=[data])
-        return ProduceRequest(None, self.acks, 5_000, [topic])
+        return ProduceRequest(None, self.acks, 5_000, [topic, *self._other_entries()])
+
+    def _other_entries(self) -> list[TopicProduceData]:
+        """Return entries for topics of the admin client, which may fail.
+
+        The request is then executed in several time slices, if the seed has made these small.
+        """
+        if not self.adds_entries:
+            return []
+        now_ms = 1_700_000_000_000 + self.world.scheduler.now_us // 1_000
+        records = build_batch([Record(b"0", b"")], timestamp_ms=now_ms)
+        return [
+            TopicProduceData(
+                f"churn-{number}",
+                partition_data=[PartitionProduceData(at, records) for at in range(2)],
+            )
+            for number in range(self.rng.randint(0, CHURN_TOPICS))
+        ]

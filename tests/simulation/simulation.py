@@ -27,16 +27,19 @@ from tests.simulation.consumers import SimulatedConsumer
 from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.graveyard import Graveyard
+from tests.simulation.injected_errors import InjectedError, InjectedErrors
 from tests.simulation.invariants import NO_STEP, PartitionModel
 from tests.simulation.machine import PORT, Machine
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.observer import Observer
+from tests.simulation.planting import Patches
 from tests.simulation.probes import probe
 from tests.simulation.producers import SimulatedProducer
 from tests.simulation.progress import Progress
 from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.transactors import PROTOCOL_1, PROTOCOL_2, SimulatedTransactor
+from tests.simulation.tuning import tune
 from tests.simulation.world_settings import (
     BROKER_CONFIG,
     CLUSTER_CONFIG,
@@ -119,8 +122,8 @@ class _Errors(logging.Handler):
 
 
 def _is_known(error: BaseException) -> bool:
-    """Return whether a broker may log this error while its disk fails."""
-    return isinstance(error, StoreFailure)
+    """Return whether a broker may log this error: its disk fails, or the error was injected."""
+    return isinstance(error, StoreFailure | InjectedError)
 
 
 class Simulation:
@@ -149,6 +152,10 @@ class Simulation:
         self.network = SimulatedNetwork(self.scheduler)
         self.network.report = self.violation
         self.rng = self.scheduler.stream("simulation")
+        self.counts: Counter[str] = Counter()
+        self._patches = Patches()
+        tune(self._patches, self.scheduler.stream("tuning"), self.count)
+        self.injected = InjectedErrors(self._patches, self.count)
         self.run_s = run_s
         self.power_cuts = self.rng.random() < 0.7
         self.tempo = self.rng.choice(TEMPOS) if swarm else 1.0
@@ -157,7 +164,6 @@ class Simulation:
         )
         self.violations: list[str] = []
         self.known = ""
-        self.counts: Counter[str] = Counter()
         self.history: list[str] = []
         self.draining = False
         self.healed_us: int | None = None
@@ -355,6 +361,8 @@ class Simulation:
             self.violation(f"{machine.host} cannot start: {self.scheduler.trace.tail()[-1]}")
         delay_us = int(self.rng.uniform(0, RESTART_S_MAX) * SECOND)
         self.scheduler.after(delay_us, self._start, machine)
+        if how in ("stop", "kill") and self.nemesis.takes_power_of(machine):
+            self.cut_power(machine)
 
     def _must_start(self, machine: Machine) -> bool:
         """Return whether nothing is at fault that a start needs."""
@@ -363,6 +371,15 @@ class Simulation:
         # A start fails if the session with the store of the cluster breaks before the broker is
         # registered.
         return not self.is_cluster or self.healed_us is not None
+
+    def cut_power(self, machine: Machine) -> None:
+        """Cut the power of a machine, also if its broker has ended and is not started again yet."""
+        if machine.process is not None:
+            machine.kill(power_cut=True)
+        else:
+            machine.lose_power()
+            self.observers[machine.node_id].ended("power")
+            self.count("power cuts of stopped brokers")
 
     def start_soon(self, machine: Machine) -> None:
         """Start a broker that has just ended before its usual delay."""
@@ -494,6 +511,10 @@ class Simulation:
             self.violation("the final readers do not reach the end")
             return
         self.history_event({"type": "final"})
+        for machine in self.machines:
+            if machine.process is not None:
+                for problem in machine.process.loop.failures_of_tasks():
+                    self.violation(problem)
         for observer in self.observers.values():
             observer.replay()
         self._check_history()
@@ -541,6 +562,7 @@ class Simulation:
 
     def close(self) -> None:
         """Drop all objects of the run."""
+        self._patches.undo()
         self.draining = True
         for machine in self.machines:
             machine.on_end = lambda *_: None

@@ -34,7 +34,7 @@ SINGLE_TOPICS = (
 CLUSTER_TOPICS = (
     PlannedTopic("triple", 2, 3, configs={MIN_ISR: "2"}),
     PlannedTopic("flushed", 1, 3, configs={MIN_ISR: "2", **FLUSHES}),
-    PlannedTopic("pair", 1, 2),
+    PlannedTopic("pair", 1, 2, configs={"compression.type": "gzip"}),
     PlannedTopic("single", 1, configs=FLUSHES),
     PlannedTopic("risky", 1, 2, durable=False, configs={UNCLEAN: "true"}),
 )

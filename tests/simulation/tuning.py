@@ -1,0 +1,82 @@
+"""Constants of the product that each seed may make small, and counts of the paths behind them.
+
+A simulated broker has few partitions and small batches. With the constants of the product, requests
+are never executed in several time slices, regions are always copied, and responses are appended in
+one run. The seed chooses a smaller value for some of the constants.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.log import truncation
+from odradek.net import sender
+from odradek.replication import delayed_fetch, fetch_plan, record_append, replica_fetcher
+from odradek.replication import replica_manager as manager
+from odradek.replication.follower_fetch import FollowerRead
+from odradek.replication.record_append import RecordAppend
+from odradek.replication.replica_fetcher import ReplicaFetcher
+from tests.simulation.files import SimulatedFiles
+from tests.simulation.planting import Patches
+
+SMALL_RATE = 0.5
+"""Rate of seeds that make one constant small."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Constant:
+    """Constants that change together, each with its owner and name, and their small values."""
+
+    owners: tuple[tuple[Any, str], ...]
+    values: tuple[int, ...]
+
+
+CONSTANTS = (
+    _Constant(((record_append, "ELEMENTS_PER_SLICE"),), (1, 2)),
+    _Constant(((manager, "FEW_ENTRIES"),), (1,)),
+    _Constant(
+        (
+            (delayed_fetch, "ELEMENTS_PER_SLICE"),
+            (delayed_fetch.LogRead, "slice_elements"),
+            (FollowerRead, "slice_elements"),
+        ),
+        (1, 2),
+    ),
+    _Constant(((replica_fetcher, "SLICE_COST_MAX"),), (1, 40)),
+    _Constant(((replica_fetcher, "RUN_BYTES_MAX"),), (100, 1_000)),
+    _Constant(((fetch_plan, "CATCH_UP_BYTES_MAX"),), (500, 5_000)),
+    _Constant(((sender, "SMALL_REGION_BYTES"),), (64, 500)),
+    _Constant(((truncation, "LOGS_SYNCED_ALONE_MAX"),), (0, 1)),
+)
+PATHS: dict[str, tuple[Any, str]] = {
+    "appends in slices": (RecordAppend, "in_slices"),
+    "batches opened in several slices": (RecordAppend, "_append_later"),
+    "responses appended in several runs": (ReplicaFetcher, "_append_rest"),
+    "regions sent by sendfile": (SimulatedFiles, "sendfile"),
+    "directories synced as a whole": (SimulatedFiles, "sync"),
+}
+"""The functions of the paths, by the names of their counts."""
+
+
+def tune(patches: Patches, rng: random.Random, count: Callable[[str], None]) -> None:
+    """Make some constants small, and count the calls of the paths."""
+    for constant in CONSTANTS:
+        value = rng.choice(constant.values)
+        if rng.random() < SMALL_RATE:
+            for owner, name in constant.owners:
+                patches.set(owner, name, value)
+    for what, (owner, name) in PATHS.items():
+        patches.set(owner, name, _counted(vars(owner)[name], what, count))
+
+
+def _counted(
+    function: Callable[..., Any], what: str, count: Callable[[str], None]
+) -> Callable[..., Any]:
+    def counted(*arguments: Any, **named: Any) -> Any:
+        count(what)
+        return function(*arguments, **named)
+
+    return counted
