@@ -25,6 +25,7 @@ from odradek.log.cleaner.batch_filter import _seal
 from odradek.log.cleaner.worker import AUTOGROUP, AUTOGROUP_NICE, NICE
 from odradek.log.cleaner.worker_protocol import CleaningFailed
 from odradek.log.file_pool import PooledFile
+from odradek.log.segments.log_segment import LogSegment
 from odradek.log.truncation import truncate_to
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import parse_header
@@ -488,6 +489,35 @@ def test_swap_does_not_bring_back_records_that_were_truncated_during_the_cleanin
         keys = [b"k%d" % key for key in range(5)] + [b"new%d" % key for key in range(5)] * 2
         assert [key for _, key, _ in pairs_of(log)] == keys
         assert server.services.log_manager.cleaned_offset(log) is None
+        assert not leftovers(tmp_path)
+
+    with_server(tmp_path, work)
+
+
+def test_swap_does_not_retire_records_that_follow_a_truncation_during_its_sync(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """The truncation leaves the replaced segments in place, and the last one is appended to."""
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        gapped = [segment for segment in log.segments if segment.base_offset != 10]
+        log.segments._set(gapped)
+        prepare = swap.prepare_swap
+
+        def prepare_and_truncate(of: UnifiedLog, old: list[LogSegment]) -> None:
+            prepare(of, old)
+            if not log.truncations:
+                truncate_to(log, 12)
+                append_pairs(log, [(b"new", b"new")])
+                log.roll(server.services.clock.time_ms())
+                append_pairs(log, [(b"last", b"new")])
+
+        monkeypatch.setattr(swap, "prepare_swap", prepare_and_truncate)
+        await server.log_cleaner.clean()
+        assert log.truncations, "a swap was prepared"
+        assert [key for _, key, _ in pairs_of(log)][-2:] == [b"new", b"last"]
+        assert not log.log_dir.offline
         assert not leftovers(tmp_path)
 
     with_server(tmp_path, work)

@@ -615,11 +615,14 @@ class StoppedWhileTruncating(FaultyFiles):
     def __init__(self) -> None:
         super().__init__()
         self.stop: Callable[[], None] | None = None
+        self.listings = 0
 
     def listdir(self, path: str) -> list[str]:
         if self.stop is not None and path.endswith("topic-0"):
-            stop, self.stop = self.stop, None
-            stop()
+            self.listings += 1  # the first one looks for an unfinished swap, before the cut
+            if self.listings == 2:
+                stop, self.stop = self.stop, None
+                stop()
         return super().listdir(path)
 
 

@@ -327,6 +327,9 @@ class LogCleaner:
             if not swap.begin_swap(log, old):
                 return False
             await self._in_thread(lambda: swap.prepare_swap(log, old))
+            if not chosen.is_current:
+                swap.undo_swap(log, old)  # a truncation has removed the new files
+                return False
             done = swap.finish_swap(
                 log, old, group.size, self._clock.time_ms(), has_aborted=group.has_aborted
             )

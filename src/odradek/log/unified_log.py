@@ -23,7 +23,7 @@ from odradek.log.log_append_info import FollowerAppendInfo, LogAppendInfo, dupli
 from odradek.log.log_dir import LogDir
 from odradek.log.log_flusher import LogFlusher
 from odradek.log.log_read import NOTHING_READ, LogReadInfo, aborted_in, cut_region, read_segments
-from odradek.log.segments.log_cut import LogCut, cut_segments, remove_unlisted_segments
+from odradek.log.segments.log_cut import LogCut, cut_segments, remove_unlisted_segments, undo_swaps
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.segments.log_segments import LogSegments
 from odradek.log.segments.transaction_index import AbortedTransaction
@@ -817,6 +817,7 @@ class UnifiedLog:
         )
 
     def _cut_segments(self, cut: LogCut) -> int:
+        undo_swaps(self.log_dir.files, self.directory)
         make = partial(self._new_segment, now_ms=self.log_dir.clock.time_ms())
         self.log_end_offset = cut_segments(self.segments, cut, make, self.discard)
         self._set_segment_limits(self.segments.active)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from odradek.log.truncation import LogTruncations, truncate_to
 from odradek.log.unified_log import UnifiedLog
 from tests.helpers.crashing_files import Crashed, CrashingFiles
 from tests.log.builders import NOW_MS, TP, append, open_log, open_manager, values_of
-from tests.log.cleaner.running import append_pairs, compact, pairs_of, to_clean
+from tests.log.cleaner.running import append_pairs, cleaning_of, compact, pairs_of, to_clean
 
 CONFIG = LogConfig(
     cleanup_compact=True,
@@ -166,3 +167,69 @@ def test_segment_that_a_truncation_has_made_active_is_not_swapped(tmp_path: Path
     log = open_log(manager := open_manager(tmp_path, config))
     assert values_of(log) == [b"0", b"new"]
     manager.close()
+
+
+@pytest.mark.parametrize("seed", [None, *range(4)])
+def test_crash_after_a_truncation_in_the_middle_of_a_swap_keeps_the_records_that_follow(
+    tmp_path: Path, seed: int | None
+) -> None:
+    """The swap is prepared. Its segment has removed records at the offsets of the new ones."""
+    files = CrashingFiles()
+    log = open_log(manager := open_manager(tmp_path, CONFIG, files))
+    for at in range(6):
+        append_pairs(log, [(b"a%d" % (at % 4), b"old")])
+        log.roll(NOW_MS)
+    chosen = to_clean(manager, log)
+    assert chosen is not None
+    group = next(iter(cleaning_of(chosen).groups()))
+    old = [segment for segment in log.segments if segment.base_offset in group.bases]
+    assert segment_swap.begin_swap(log, old)
+    segment_swap.prepare_swap(log, old)
+    truncate_to(log, 2)
+    append_pairs(log, [(b"new2", b"new")])
+    log.roll(NOW_MS)
+    append_pairs(log, [(b"new3", b"new")])
+    log.flush()
+    expected = pairs_of(log)
+    assert [offset for offset, _, _ in expected] == [0, 1, 2, 3]
+    manager.close(clean=False)
+    if seed is not None:
+        files.crash(tmp_path, random.Random(seed))
+    log = open_log(manager := open_manager(tmp_path, CONFIG, files))
+    assert pairs_of(log) == expected
+    manager.close()
+
+
+def test_crash_while_a_swap_is_undone_leaves_the_old_segments(tmp_path: Path) -> None:
+    """The index of the new segment does not replace the index of the old one."""
+    expected = None
+    for at in range(20):
+        root, files = tmp_path / str(at), CrashingFiles()
+        config = replace(CONFIG, index_interval_bytes=1, segment_bytes=300)
+        log = open_log(manager := open_manager(root, config, files))
+        for number in range(6):
+            for key in (b"in all", b"one of %d" % number, b"two of %d" % number):
+                append_pairs(log, [(key, b"%d" % number * (len(key) * 7 % 50))])
+            log.roll(NOW_MS)
+        chosen = to_clean(manager, log)
+        assert chosen is not None
+        group = next(iter(cleaning_of(chosen).groups()))
+        old = [segment for segment in log.segments if segment.base_offset in group.bases]
+        expected = expected or [values_of(log, each)[0] for each in range(18)]
+        assert segment_swap.begin_swap(log, old)
+        segment_swap.prepare_swap(log, old)
+        files.crash_at = at
+        crashed = False
+        try:
+            segment_swap.undo_swap(log, old)
+        except Crashed:
+            crashed = True
+        files.crash_at = None
+        manager.close(clean=False)
+        log = open_log(manager := open_manager(root, config, files))
+        if at:
+            assert [values_of(log, each)[0] for each in range(18)] == expected, at
+        manager.close()
+        if not crashed:
+            assert at > 3
+            break

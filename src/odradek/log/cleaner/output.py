@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 
 from odradek.environment.files import READ_WRITE, Buffer, Files, OpenFile, write_all
-from odradek.log.cleaner.segment_swap import CLEANED_SUFFIX
+from odradek.log.segments.log_cut import CLEANED_SUFFIX
 from odradek.log.segments.log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from odradek.log.segments.offset_index import ENTRY_BYTES, OffsetIndex, index_path
 from odradek.log.segments.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES

@@ -11,6 +11,9 @@ The files are renamed as in Kafka (``LocalLog.replaceSegments``, ``LogLoader``):
    begin within the offsets of the new one, and renames the new one. On a file system that writes
    names in another order, an old segment may exist again beside the new one: see `LogLoader`.
 
+A truncation between the steps undoes step 1 (`undo_swaps`), because the new segment may have
+records that the truncation removes. The cleaner then does not do step 2.
+
 Readers of the old segments continue: the segments keep their files open, and their indexes in
 memory, as long as they are referenced.
 """
@@ -22,6 +25,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.environment.files import READ, Files, OpenFile, unlink_if_exists
+from odradek.log.segments.log_cut import CLEANED_SUFFIX, SWAP_SUFFIX, undo_renames
 from odradek.log.segments.log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
 from odradek.log.segments.offset_index import index_path
 from odradek.records.batch import HEADER_BYTES, parse_header
@@ -29,8 +33,6 @@ from odradek.records.batch import HEADER_BYTES, parse_header
 if TYPE_CHECKING:
     from odradek.log.unified_log import UnifiedLog
 
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 _logger = logging.getLogger(__name__)
 
 
@@ -64,9 +66,7 @@ def finish_swap(
     """Do step 2, on the owner's thread. Return False if the log has changed, and undo step 1."""
     files, base = log.log_dir.files, old[0].base_offset
     if not _is_in_place(log, old):
-        if not log.closed:
-            _remove(files, log.directory, base, SWAP_SUFFIX)
-        _release(old)
+        undo_swap(log, old)
         return False
     for segment in old:
         log.discard(segment)
@@ -81,9 +81,12 @@ def _release(old: Sequence[LogSegment]) -> None:
 
 
 def undo_swap(log: UnifiedLog, old: Sequence[LogSegment]) -> None:
-    """Undo step 1: the old segments stay valid."""
+    """Undo step 1: the old segments stay valid. Another log may have the name of a closed one."""
     _release(old)
-    _remove(log.log_dir.files, log.directory, old[0].base_offset, SWAP_SUFFIX)
+    if not log.closed:
+        base = old[0].base_offset
+        paths = [index_path(log.directory, base, kind) + SWAP_SUFFIX for kind in SEGMENT_SUFFIXES]
+        undo_renames(log.log_dir.files, paths)
 
 
 def _is_in_place(log: UnifiedLog, old: Sequence[LogSegment]) -> bool:
@@ -102,11 +105,6 @@ def _rename(files: Files, directory: str, base: int, source: str, target: str) -
         except FileNotFoundError:
             if suffix == LOG_SUFFIX:
                 raise
-
-
-def _remove(files: Files, directory: str, base: int, suffix: str) -> None:
-    for kind in SEGMENT_SUFFIXES:
-        unlink_if_exists(files, index_path(directory, base, kind) + suffix)
 
 
 def remove_cleaned(files: Files, directory: str, names: Sequence[str]) -> None:

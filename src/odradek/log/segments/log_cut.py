@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+import contextlib
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 from odradek.environment.files import Files, unlink_if_exists
 from odradek.log.segments.log_segment import EXPIRED_SUFFIX, LOG_SUFFIX, LogSegment
 from odradek.log.segments.log_segments import LogSegments
+
+CLEANED_SUFFIX = ".cleaned"
+"""Suffix of a segment that the cleaner writes (`segment_swap`)."""
+SWAP_SUFFIX = ".swap"
+"""Suffix of a complete segment that is about to replace others (`segment_swap`)."""
 
 
 class LogCut(NamedTuple):
@@ -81,3 +87,31 @@ def remove_unlisted_segments(
         is_unlisted = suffix == LOG_SUFFIX[1:] and int(stem) not in bases
         if is_unlisted or name.endswith(EXPIRED_SUFFIX):
             unlink_if_exists(files, f"{directory}/{name}")
+
+
+def undo_swaps(files: Files, directory: str) -> None:
+    """Undo the renames of a compaction's swap that is not complete, before a truncation.
+
+    Later records may have the offsets of the new segment. After a crash,
+    `segment_swap.recover_swaps` would remove their segments. May run on any thread.
+
+    Raises:
+        OSError: The call can be repeated.
+    """
+    swaps = [name for name in files.listdir(directory) if name.endswith(SWAP_SUFFIX)]
+    swaps.sort(key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
+    undo_renames(files, [f"{directory}/{name}" for name in swaps])
+
+
+def undo_renames(files: Files, swaps: Sequence[str]) -> None:
+    """Remove the new files of a swap, of which the ``.log`` is the first.
+
+    They get their former names first. An index with the suffix ``.swap`` whose ``.log`` was removed
+    would replace the index of the old segment after a crash.
+    """
+    cleaned = [path.removesuffix(SWAP_SUFFIX) + CLEANED_SUFFIX for path in swaps]
+    for path, former in zip(swaps, cleaned, strict=True):
+        with contextlib.suppress(FileNotFoundError):
+            files.replace(path, former)
+    for former in reversed(cleaned):
+        unlink_if_exists(files, former)
