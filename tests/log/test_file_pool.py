@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+
+import pytest
 
 from odradek.environment.files import READ_WRITE, RealFiles
 from odradek.log.file_pool import FilePool, PooledFile
+
+
+class FewDescriptors(RealFiles):
+    """A process that has `free` descriptors left."""
+
+    free = 0
+
+    def open(self, path: str, flags: int) -> int:
+        if self.free <= 0:
+            raise OSError(errno.EMFILE, "too many open files", path)
+        self.free -= 1
+        return super().open(path, flags)
+
+    def close(self, fd: int) -> None:
+        self.free += 1
+        os.close(fd)
 
 
 def test_files_that_are_held_after_their_eviction_crowd_the_pool(tmp_path: Path) -> None:
@@ -23,3 +43,31 @@ def test_files_that_are_held_after_their_eviction_crowd_the_pool(tmp_path: Path)
     for file in files:
         file.retire()
     assert len(pool._descriptors) == 0
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_pool_closes_files_when_the_process_has_no_free_descriptor(
+    tmp_path: Path, count: int
+) -> None:
+    system = FewDescriptors()
+    system.free = count
+    pool = FilePool(system, 100)
+    files = [PooledFile(pool, str(tmp_path / str(n)), READ_WRITE) for n in range(2 * count)]
+    for _ in range(2):
+        for file in files:
+            assert file.open().fd >= 0
+    for file in files:
+        file.retire()
+    assert system.free == count
+
+
+def test_file_cannot_be_opened_when_regions_hold_all_descriptors(tmp_path: Path) -> None:
+    system = FewDescriptors()
+    system.free = 2
+    pool = FilePool(system, 100)
+    files = [PooledFile(pool, str(tmp_path / str(n)), READ_WRITE) for n in range(3)]
+    held = [file.open() for file in files[:2]]
+    with pytest.raises(OSError, match="too many open files"):
+        files[2].open()
+    held.clear()
+    assert files[2].open().fd >= 0

@@ -430,7 +430,7 @@ def test_log_that_is_closed_without_a_free_descriptor_is_recovered_at_the_next_s
     failed = not files.suffix
     assert failed or suffix == ".log"
     assert not log.log_dir.offline
-    if failed:
+    if failed and suffix != ".log":  # the pool of these files tries again at once
         assert not (tmp_path / checkpoints.CLEAN_SHUTDOWN_FILE).exists()
         assert not (tmp_path / checkpoints.CLOSED_UNSYNCED_FILE).exists()
     manager = open_manager(tmp_path, LogConfig(segment_bytes=400))

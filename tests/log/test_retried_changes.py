@@ -23,6 +23,7 @@ from odradek.log.unified_log import UnifiedLog
 from tests.helpers.faulty_files import Buffer, FaultyFiles
 from tests.log.builders import (
     NOW_MS,
+    TP,
     append,
     append_marker,
     append_transactional,
@@ -240,4 +241,26 @@ def test_empty_file_that_a_failed_roll_could_not_remove_is_removed_by_a_truncati
     before = log.segments.bases
     manager, log = reopened(manager, tmp_path)
     assert (log.log_end_offset, log.segments.bases) == (5, before)
+    manager.close()
+
+
+def test_removal_without_a_free_descriptor_is_repeated_and_keeps_the_directory_online(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    append(open_log(manager), [b"a"])
+    manager.delete(TP)
+    manager.checkpoint()
+
+    def fail(path: str) -> None:
+        raise OSError(errno.EMFILE, "too many open files", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "remove_tree", fail)
+        manager.maintain(NOW_MS)
+    assert not manager.log_dirs[0].offline
+    assert list(tmp_path.glob("*-delete"))
+    manager.maintain(NOW_MS)
+    assert not list(tmp_path.glob("*-delete"))
     manager.close()

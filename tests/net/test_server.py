@@ -260,6 +260,50 @@ def test_accepting_continues_after_the_descriptors_ran_out(loop: str) -> None:
     assert result.stdout == "accepted\n", result.stderr
 
 
+DESCRIPTORS_ARE_RESERVED = """
+    import gc, os, resource, socket, sys
+    from tests.net.support import Peer, frame, run, serving, until
+
+    ACCEPTED = 5
+
+    async def main():
+        async with serving(lambda _, view: [bytes(view)]) as server:
+            first = await Peer.connect(server)  # uvloop opens a descriptor of its own for it
+            peers = [socket.socket() for _ in range(ACCEPTED * 2)]
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            gc.collect()
+            lowest_free = os.dup(0)
+            os.close(lowest_free)
+            limit = lowest_free
+            while limit - limit // 8 < lowest_free + ACCEPTED:
+                limit += 1
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            endpoint = server.endpoints[0]
+            for sock in peers:
+                sock.connect((endpoint.host, endpoint.port))
+                sock.setblocking(False)
+            await until(lambda: server._listeners[0]._failed > 2)
+            assert 1 < len(server.connections) <= ACCEPTED + 1
+            files = [os.dup(0) for _ in range(limit // 8)]
+            for each in files:
+                os.close(each)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for peer in (first, Peer(peers[0])):
+                await peer.send(frame(b"question"))
+                assert await peer.read_frame() == b"question"
+                peer.close()
+
+    run(main(), sys.argv[1])
+    print("reserved")
+"""
+
+
+@on_both_loops
+def test_accepted_connections_leave_descriptors_for_files(loop: str) -> None:
+    result = run_program(DESCRIPTORS_ARE_RESERVED, loop)
+    assert result.stdout == "reserved\n", result.stderr
+
+
 @on_both_loops
 def test_idle_connections_are_closed_and_busy_ones_are_not(loop: str, caplog: Any) -> None:
     async def main() -> None:

@@ -196,7 +196,7 @@ def test_first_fetch_waits_for_a_flush_from_the_configured_number_of_records_on(
 
 
 @pytest.mark.parametrize("is_recovered", [True, False])
-def test_flush_that_fails_is_repeated_and_then_stops_the_partition(
+def test_flush_without_a_free_descriptor_is_repeated_until_there_is_one(
     tmp_path: Path, is_recovered: bool
 ) -> None:
     """The records were recovered, or have just arrived. No fetch follows before they are flushed.
@@ -212,7 +212,7 @@ def test_flush_that_fails_is_repeated_and_then_stops_the_partition(
         else:
             it.follow_in_sync(partition)
             it.in_sync.answer(records(0, batches(0, 4), high_watermark=4))
-        for _ in range(FLUSH_ATTEMPTS_MAX):
+        for _ in range(FLUSH_ATTEMPTS_MAX + 2):
             assert partition.error is not ErrorCode.KAFKA_STORAGE_ERROR
             await until(lambda: bool(it.executor.held))
             ((flush, _),) = it.executor.held
@@ -223,6 +223,28 @@ def test_flush_that_fails_is_repeated_and_then_stops_the_partition(
             it.timers.advance(SETTINGS.backoff_ms)
             sent = [each for channel in it.channels for each in channel.asked]
             assert all(not each.request.topics for each in sent)
+        await until(lambda: bool(it.executor.held))
+        it.release()
+        await until(lambda: partition.log.recovery_point == 4)
+        assert partition.error is not ErrorCode.KAFKA_STORAGE_ERROR
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
+
+
+def test_flush_that_fails_because_of_a_bug_stops_the_partition(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        for _ in range(FLUSH_ATTEMPTS_MAX):
+            assert partition.error is not ErrorCode.KAFKA_STORAGE_ERROR
+            await until(lambda: bool(it.executor.held))
+            ((flush, _),) = it.executor.held
+            it.executor.held = []
+            flush.set_exception(RuntimeError("a bug"))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            it.timers.advance(SETTINGS.backoff_ms)
         assert partition.error is ErrorCode.KAFKA_STORAGE_ERROR
 
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))

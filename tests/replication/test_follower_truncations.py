@@ -10,7 +10,7 @@ import pytest
 
 from odradek.errors import ErrorCode
 from odradek.replication import follower_truncations
-from odradek.replication.follower_truncations import TRUNCATION_ATTEMPTS_MAX
+from odradek.replication.follower_truncations import TRUNCATION_DELAYS_MAX
 from odradek.replication.partition import Partition
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import TOPIC_ID
@@ -261,7 +261,7 @@ def test_truncation_of_a_deleted_partition_does_not_resume_its_successor(tmp_pat
     run_follower(tmp_path, test)
 
 
-def test_full_disk_repeats_a_truncation_and_then_fails_the_partition(tmp_path: Path) -> None:
+def test_full_disk_repeats_a_truncation_until_there_is_space(tmp_path: Path) -> None:
     files = FaultyFiles()
 
     async def test(it: Follower) -> None:
@@ -270,15 +270,19 @@ def test_full_disk_repeats_a_truncation_and_then_fails_the_partition(tmp_path: P
         it.follow(partition)
         it.catch_up.answer(diverging(0, 2, 1))
         files.space_left = 0
-        for attempt in range(TRUNCATION_ATTEMPTS_MAX):
+        for attempt in range(TRUNCATION_DELAYS_MAX + 2):
             assert partition.error is ErrorCode.NOT_LEADER_OR_FOLLOWER, attempt
             await until(lambda: bool(it.executor.held))
             it.release()
             for _ in range(5):
                 await asyncio.sleep(0)
-            it.timers.advance(SETTINGS.backoff_ms)
-        assert partition.error is ErrorCode.KAFKA_STORAGE_ERROR
+            delays = min(attempt + 1, TRUNCATION_DELAYS_MAX)
+            it.timers.advance(SETTINGS.backoff_ms * delays - 1)
+            assert not it.executor.held
+            it.timers.advance(1)
         files.space_left = None
+        fetched = await after_truncation(it)
+        assert fetched.fetch_offset == 1
 
     run_follower(tmp_path, test, files=files)
 

@@ -170,7 +170,10 @@ class LogCleaner:
                 to_clean = await self._examine(log, now_ms)
             except OSError as error:
                 if not log.closed:
-                    log.log_dir.fail(error, f"examining {log.topic_partition} for cleaning")
+                    self._postponed.add(log)
+                    what = f"examining {log.topic_partition} for cleaning"
+                    problem = log.log_dir.io_failed(error, what)
+                    logger.warning("%s. The next pass tries again", problem)
                 continue
             if to_clean is not None:
                 found.append(to_clean)
@@ -344,16 +347,19 @@ class LogCleaner:
     def _swap_failed(self, log: UnifiedLog, old: list[LogSegment], error: OSError) -> None:
         """Handle an error of a swap.
 
-        Without free descriptors undo the swap and retry later, because no segment has been replaced
-        yet. Any other error fails the directory.
+        Without free descriptors retry later, and undo the swap unless the segments were replaced
+        already. Any other error fails the directory.
         """
         what = f"swapping in a cleaned segment of {log.topic_partition}"
         if error.errno not in NO_DESCRIPTOR_ERRNOS:
             log.log_dir.fail(error, what)
             return
+        log.log_dir.pool.make_room()
         logger.warning(
             "%s is postponed to the next pass: %s. Raise the limit of open files", what, error
         )
+        if old[0].deleted:
+            return
         try:
             swap.undo_swap(log, old)
         except OSError as later:

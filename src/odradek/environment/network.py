@@ -98,6 +98,7 @@ class ListeningSocket(Protocol):
         Raises:
             BlockingIOError: No connection waits.
             OSError: The connection has ended, or the process has no descriptor for it (EMFILE).
+                A real network closes it if only reserved descriptors are left.
         """
 
     def close(self) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -30,6 +32,11 @@ _TCP_CONGESTION: int | None = getattr(socket, "TCP_CONGESTION", None)  # Linux
 UNPACED = b"reno"
 """Congestion control for peers on this machine. It is always allowed, and it does not pace."""
 CONGESTION_NAME_BYTES = 16
+RESERVED_DESCRIPTORS_MAX = 128
+RESERVED_DESCRIPTORS_SHARE = 8
+"""Descriptors that no accepted connection uses: one of so many, at most the maximum. Otherwise a
+client that leaks connections would leave none for the files of logs.
+"""
 
 
 class SocketNetwork:
@@ -114,6 +121,9 @@ class BoundSocket:
             sock, peer = self._sock.accept()
         except InterruptedError as error:
             raise BlockingIOError(errno.EAGAIN, str(error)) from error
+        if sock.fileno() >= _connection_descriptors():
+            sock.close()
+            raise OSError(errno.EMFILE, "the other file descriptors are reserved for log files")
         if self._congestion and not _is_this_machine(sock, peer):
             _exchange_congestion(sock, self._congestion)
         return sock
@@ -167,6 +177,18 @@ def _exchange_congestion(sock: socket.socket, name: bytes) -> bytes | None:
         logger.debug("the congestion control of a socket cannot be changed: %s", error)
         return None
     return before.rstrip(b"\0")
+
+
+def _connection_descriptors() -> int:
+    """Return the number below which the descriptors of accepted connections are.
+
+    The system uses the lowest free number, so the descriptors above are left for log files. The
+    limit of the process may be changed while it runs.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return soft - min(RESERVED_DESCRIPTORS_MAX, soft // RESERVED_DESCRIPTORS_SHARE)
 
 
 def _is_this_machine(sock: socket.socket, peer: Any) -> bool:

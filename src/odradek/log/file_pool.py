@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Callable
 
 from odradek.environment.files import UPDATE, Files, OpenFile
 from odradek.log.residency import NotResident
 
 NO_SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
+EVICTED_SHARE = 4
+"""One of so many files of the pool is closed when the process has no free descriptor."""
 
 
 class PooledFile:
@@ -126,20 +129,39 @@ class FilePool:
             OSError: The file cannot be opened.
         """
         if file.flags == UPDATE:
-            opened = self._opened(file.path, UPDATE)
+            opened = self._opened(file.path, UPDATE, self.make_room)
             with self._lock:
                 return self._add(file, opened)
         with self._lock:
             if file.retired:
-                return self._opened(file.path, UPDATE)
+                return self._opened(file.path, UPDATE, self._evict_quarter)
             if file.handle is not None:
                 return file.handle
-            created = self._opened(file.path, file.flags)
+            created = self._opened(file.path, file.flags, self._evict_quarter)
             file.flags = UPDATE
             return self._add(file, created)
 
-    def _opened(self, path: str, flags: int) -> OpenFile:
-        return _CountedFile(self.files, self.files.open(path, flags), self._descriptors)
+    def _opened(self, path: str, flags: int, make_room: Callable[[], None]) -> OpenFile:
+        try:
+            fd = self.files.open(path, flags)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR_ERRNOS:
+                raise
+            make_room()
+            fd = self.files.open(path, flags)
+        return _CountedFile(self.files, fd, self._descriptors)
+
+    def make_room(self) -> None:
+        """Close the least recently used quarter of the files: the process has no free descriptor.
+
+        A file that a region or a call holds is closed later.
+        """
+        with self._lock:
+            self._evict_quarter()
+
+    def _evict_quarter(self) -> None:
+        for _ in range(-(-len(self._open) // EVICTED_SHARE)):
+            self._evict()
 
     def _add(self, file: PooledFile, opened: OpenFile) -> OpenFile:
         if file.retired or file.handle is not None:

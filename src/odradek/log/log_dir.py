@@ -47,7 +47,7 @@ class LogDir:
         self.clock = clock
         self.offline = False
         self.is_full = False
-        """An append has failed for lack of space since `space_freed`."""
+        """An append or a flush was refused (`append_refused`) since `space_freed`."""
         self._removals: list[tuple[int, str]] = []
         self.torn_bytes_cut = 0
         """Bytes that the recovery of this start has cut off."""
@@ -100,6 +100,7 @@ class LogDir:
         A lack of descriptors comes from opening a file, so no fsync or write has failed.
         """
         if error.errno in NO_DESCRIPTOR_ERRNOS:
+            self.pool.make_room()
             return self.error(f"{what}: {error}. Raise the limit of open files")
         return self.fail(error, what)
 
@@ -108,11 +109,22 @@ class LogDir:
 
         Reads continue, and each append tries again.
         """
-        if error.errno in NO_SPACE_ERRNOS and not self.is_full:
+        if error.errno in NO_SPACE_ERRNOS:
+            self._report_full()
+        return self.error(what)
+
+    def flush_refused(self) -> None:
+        """Report that flushes fail for lack of descriptors, as for a full disk.
+
+        The disk works. The broker hands over its leaderships, because it cannot acknowledge.
+        """
+        self._report_full()
+
+    def _report_full(self) -> None:
+        if not self.is_full:
             self.is_full = True
             if self._on_full is not None:
                 self._on_full(self)
-        return self.error(what)
 
     def space_freed(self) -> None:
         """Note that the disk has space again. The next failed append is reported again."""
@@ -228,7 +240,11 @@ class LogDir:
                 heapq.heappush(self._removals, (due_ms, path))
 
     def remove_due(self, now_ms: int) -> int:
-        """Remove the files and directories that are due. Return their number."""
+        """Remove the files and directories that are due. Return their number.
+
+        Raises:
+            OSError: One of them cannot be removed. The next call tries again.
+        """
         removed = 0
         while True:
             with self._lock:
@@ -242,6 +258,9 @@ class LogDir:
                     self.files.unlink(path)
             except FileNotFoundError:
                 continue
+            except OSError:
+                self.remove_later([path], now_ms)
+                raise
             removed += 1
 
     def error(self, what: str = "the log directory is offline") -> KafkaError:

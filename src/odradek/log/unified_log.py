@@ -437,7 +437,7 @@ class UnifiedLog:
         try:
             self._write_topic_id()
         except OSError as error:
-            raise self.log_dir.fail(error, f"writing the topic id of {self.directory}") from error
+            raise self.log_dir.io_failed(error, f"the topic id of {self.directory}") from error
 
     def _write_topic_id(self) -> None:
         if self.topic_id is not None:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TRUNCATION_ATTEMPTS_MAX = 10
-"""Attempts to truncate on a full disk, before the partition fails with KAFKA_STORAGE_ERROR."""
+TRUNCATION_DELAYS_MAX = 10
+"""Longest delay before another attempt to truncate on a full disk or without free descriptors, as
+a multiple of the first delay. The attempts continue until one succeeds.
+"""
 
 STOP_WAIT_S = 0.3
 """Maximum time for which a stop waits for truncations. Other parts of the broker stop after it."""
@@ -39,7 +41,7 @@ class FollowerTruncations:
         executor: Runs the truncations.
         loop: The event loop.
         timers: Timers of the delay before another attempt.
-        retry_s: This delay, in seconds.
+        retry_s: The first delay, in seconds.
         ended: Called for each partition at the end, with the error of a failed truncation.
     """
 
@@ -105,20 +107,17 @@ class FollowerTruncations:
         again = []
         for partition in partitions:
             problem_of_log = failed.get(partition.log)
-            if (
-                problem_of_log is None
-                or error is not None
-                or partition.log.log_dir.offline
-                or attempt >= TRUNCATION_ATTEMPTS_MAX
-            ):
+            if problem_of_log is None or error is not None or partition.log.log_dir.offline:
                 self._ended(partition, problem_of_log)
             else:
                 again.append(partition)
         if again:
             logger.warning(
-                "truncating %s and %d more partitions failed: %s. Free space on the disk",
+                "truncating %s and %d more partitions failed: %s. It is tried again. Free space on "
+                "the disk, or file descriptors",
                 again[0].topic_partition,
                 len(again) - 1,
                 failed[again[0].log],
             )
-            self._timers.call_later(self._retry_s, self._run, truncations, again, attempt + 1)
+            delay_s = self._retry_s * min(attempt, TRUNCATION_DELAYS_MAX)
+            self._timers.call_later(delay_s, self._run, truncations, again, attempt + 1)

@@ -97,8 +97,8 @@ RETRY_MS = 50
 """Delay before the request after a lost one. It doubles up to `replica.fetch.backoff.ms`."""
 
 FLUSH_ATTEMPTS_MAX = 10
-"""Attempts to flush a log whose directory is online, `replica.fetch.backoff.ms` apart. Then the
-partition fails with KAFKA_STORAGE_ERROR.
+"""Attempts to flush a log that fails because of a bug, `replica.fetch.backoff.ms` apart. Then the
+partition fails with KAFKA_STORAGE_ERROR. Without free descriptors the attempts continue.
 """
 
 LENGTH_POSITION = 8
@@ -274,12 +274,17 @@ class ReplicaFetcher:
             self._flush_failed(replica, attempt, error)
 
     def _flush_failed(self, replica: FollowedReplica, attempt: int, error: BaseException) -> None:
-        """Flush the log of a paused replica again after a delay, or stop the replica."""
-        if replica.log.log_dir.offline or attempt >= FLUSH_ATTEMPTS_MAX:
+        """Flush the log of a paused replica again after a delay, or stop the replica.
+
+        A KafkaError of an online directory means that there was no free descriptor.
+        """
+        is_bug = not isinstance(error, KafkaError) and attempt >= FLUSH_ATTEMPTS_MAX
+        if replica.log.log_dir.offline or replica.log.closed or is_bug:
             self._parts.storage_failed(replica)
             return
         topic_partition = replica.partition.topic_partition
-        logger.warning("flushing %s failed: %s. It is tried again", topic_partition, error)
+        level = logging.WARNING if attempt % FLUSH_ATTEMPTS_MAX == 1 else logging.DEBUG
+        logger.log(level, "flushing %s failed: %s. It is tried again", topic_partition, error)
         delay_s = self._parts.settings.backoff_ms / 1000
         self._parts.timers.call_later(delay_s, self._flush_first, replica, attempt + 1)
 

@@ -71,9 +71,9 @@ if TYPE_CHECKING:
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 PARTITIONS_APPLIED_A_SLICE = 25
 """Changed partitions that are applied in one time slice. A new one costs some 30 microseconds."""
-LEADER_FLUSH_ATTEMPTS_MAX = 10
-"""Attempts to flush a log without free descriptors. Then the log directory goes offline, so that
-another broker can lead its partitions.
+FLUSH_ATTEMPTS_BEFORE_HANDOVER = 10
+"""Attempts to flush a log without free descriptors, until the broker hands over the leaderships of
+the log directory to other brokers. The attempts continue.
 """
 FLUSH_RETRY_S = 1.0
 
@@ -699,13 +699,13 @@ class ReplicaManager:
                 try:
                     await self._loop.run_in_executor(self._executor, log.flush)
                 except KafkaError as error:
-                    attempts += 1
                     if log.closed or log.log_dir.offline:
                         raise
-                    if attempts == LEADER_FLUSH_ATTEMPTS_MAX:
-                        what = f"flushing {partition.topic_partition}"
-                        raise log.log_dir.fail(OSError(str(error)), what) from error
-                    logger.warning("%s. The flush is tried again", error)
+                    if not attempts % FLUSH_ATTEMPTS_BEFORE_HANDOVER:
+                        logger.warning("%s. The flush is tried again", error)
+                    attempts += 1
+                    if not attempts % FLUSH_ATTEMPTS_BEFORE_HANDOVER:
+                        log.log_dir.flush_refused()
                     await self._timers.sleep(FLUSH_RETRY_S)
                     continue
                 attempts = 0

@@ -522,7 +522,7 @@ class LogManager:
                 self.files.fsync_dir(log_dir.path)
                 self._write_all_removals(log_dir)
             except OSError as error:
-                raise log_dir.fail(error, "syncing renamed directories") from error
+                raise log_dir.io_failed(error, "syncing renamed directories") from error
 
     def _close_and_rename(
         self, topic_partitions: Iterable[TopicPartition], suffix: str
@@ -664,7 +664,9 @@ class LogManager:
                 try:
                     log_dir.remove_due(now_ms)
                 except OSError as error:
-                    log_dir.fail(error, "removing deleted files")
+                    problem = log_dir.io_failed(error, "removing deleted files")
+                    if not log_dir.offline:
+                        _logger.warning("%s. The removal is tried again", problem)
 
     def checkpoint(self) -> None:
         """Write recovery points, log starts and high watermarks of every online directory.
