@@ -13,6 +13,7 @@ from odradek.broker.requests.apis import APIS
 from odradek.broker.requests.context import CLIENT_SOFTWARE_CHARACTERS_MAX
 from odradek.errors import ErrorCode
 from odradek.metadata.features import FEATURES, default_levels
+from odradek.metadata.image import MetadataImage
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decode
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -92,6 +93,20 @@ def test_features_are_returned(broker: Broker, client: WireClient, version: int)
     least = FEATURES["metadata.version"].min_level
     assert finalized(second) == {"metadata.version": (least, least)}
     assert second.finalized_features_epoch > first.finalized_features_epoch
+
+
+def test_features_are_unknown_until_the_broker_has_metadata(
+    broker: Broker, client: WireClient
+) -> None:
+    """A client must not take the start of a broker for a cluster without transaction.version."""
+
+    async def start_to_join(server: BrokerServer) -> None:
+        server.services.image = MetadataImage
+
+    broker.call(start_to_join)
+    response = client.call(ApiVersionsRequest("me", "1.0"), 4)
+    assert (response.finalized_features, response.finalized_features_epoch) == ([], -1)
+    assert {each.name for each in response.supported_features} == set(FEATURES)
 
 
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("me", "-1"), ("m e", "1"), ("é", "1")])

@@ -7,8 +7,9 @@ unsupported version of ApiVersions before the body is decoded (error 35 in the f
 
 From version 3 on the client sends the name and version of its software, which must be well-formed
 (KIP-511). The response has the features: the supported levels, and the levels that the cluster has
-finalized. Finalized levels change the behaviour of clients (`odradek.metadata.features`). A feature
-whose lowest supported level is 0 is left out before version 4, because older clients cannot read it
+finalized. Finalized levels change the behaviour of clients (`odradek.metadata.features`). Their
+epoch is -1 (unknown) while the broker has no metadata of its cluster yet. A feature whose lowest
+supported level is 0 is left out before version 4, because older clients cannot read it
 (KAFKA-17492).
 """
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 CLIENT_SOFTWARE_VERSION = 3
 FEATURES_VERSION = 3
 LEVEL_0_VERSION = 4
+UNKNOWN_METADATA = 0
+"""The metadata offset of a broker that has not caught up with its cluster yet."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -81,6 +84,8 @@ def _add_features(response: ApiVersionsResponse, image: MetadataImage, version: 
         for name, feature in FEATURES.items()
         if feature.min_level > 0 or version >= LEVEL_0_VERSION
     ]
+    if image.offset == UNKNOWN_METADATA:
+        return  # the epoch remains -1, and the client keeps what it knows from other brokers
     response.finalized_features = [
         FinalizedFeatureKey(name, level, level) for name, level in image.features.items()
     ]
