@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from odradek.errors import KafkaError
-from odradek.testing import Cluster, WaitTimeoutError
+from odradek.testing import Cluster, WaitTimeoutError, broker_thread
 from tests.helpers.garbage import collect_quietly
 
 LIMIT_S = 60.0
@@ -313,6 +313,34 @@ def test_a_cluster_that_does_not_start_leaves_nothing(
     assert not descriptors() - before
     assert threads() <= others
     assert not list(tmp_path.iterdir())
+
+
+def test_a_broker_that_is_separated_cannot_be_restarted(cluster: Cluster) -> None:
+    cluster.partition(2, keep_store=True, keep_clients=True)
+    with pytest.raises(RuntimeError, match=r"broker 2 is cut off and cannot start: call heal\(\)"):
+        cluster.restart(2)
+    assert cluster.broker(2).is_running
+    cluster.heal()
+    cluster.restart(2)
+
+
+def test_a_start_that_takes_too_long_leaves_nothing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former session ends after two seconds. Then the broker waits for metadata in vain."""
+    controller = cluster.controller()
+    assert controller is not None
+    other = next(each for each in cluster.broker_ids if each != controller)
+    cluster.kill(other)
+    cluster.partition(controller, keep_store=True)
+    before = threads()
+    with monkeypatch.context() as patches:
+        patches.setattr(broker_thread, "START_TIMEOUT_S", 3.0)
+        with pytest.raises(TimeoutError, match="did not start within"):
+            cluster.restart(other)
+    assert threads() <= before
+    cluster.heal()
+    cluster.restart(other)
 
 
 @pytest.mark.filterwarnings("error::ResourceWarning")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
 
 START_TIMEOUT_S = 60.0
+"""A start that takes longer is cancelled."""
 STOP_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 120.0
 
@@ -96,7 +97,7 @@ class BrokerThread(Barriers, FaultSetters):
         """Return when the broker accepts requests. Raise the error if the start fails."""
         assert self._started is not None and self._thread is not None, "begin_start was called"
         try:
-            self._started.wait(START_TIMEOUT_S)
+            self._started.wait(START_TIMEOUT_S + STOP_TIMEOUT_S)
         except BaseException:
             self._thread.join(STOP_TIMEOUT_S)
             self._clean_up()
@@ -170,10 +171,13 @@ class BrokerThread(Barriers, FaultSetters):
             runner.run(self._serve(started))
 
     async def _serve(self, started: Outcome) -> None:
+        limit = asyncio.timeout(START_TIMEOUT_S)
         try:
-            server = await self._start_server()
+            async with limit:
+                server = await self._start_server()
         except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for it
-            started.fail(error)
+            late = TimeoutError(f"the broker did not start within {START_TIMEOUT_S} s")
+            started.fail(late if limit.expired() else error)
             return
         loop = asyncio.get_running_loop()
         assert isinstance(loop, QuietLoop)
@@ -217,7 +221,7 @@ class Outcome:
 
     def wait(self, timeout_s: float) -> None:
         if not self._done.wait(timeout_s):
-            raise TimeoutError(f"the broker did not start within {timeout_s} s")
+            raise TimeoutError(f"the start of the broker did not end within {timeout_s} s")
         if self._error is not None:
             raise self._error
 

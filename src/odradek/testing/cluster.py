@@ -227,6 +227,7 @@ class Cluster:
         self._links = Links()
         self._brokers: dict[int, ClusterBroker] = {}
         self._cut_from_store: set[int] = set()
+        self._separated: frozenset[int] = frozenset()
 
     # --- start and end ---
 
@@ -387,10 +388,12 @@ class Cluster:
         before it stops.
 
         Raises:
-            RuntimeError: The broker is cut off from the metadata store. It could not start.
+            RuntimeError: The broker is cut off from the metadata store or from other brokers. It
+                could not start.
+            TimeoutError: The broker did not start, for example because the controller is cut off.
         """
         broker = self.broker(broker_id)
-        if broker_id in self._cut_from_store:
+        if broker_id in self._cut_from_store or broker_id in self._separated:
             raise RuntimeError(f"broker {broker_id} is cut off and cannot start: call heal()")
         broker.close()
         broker.start()
@@ -449,7 +452,8 @@ class Cluster:
         return broker
 
     def _separate(self, broker_ids: Iterable[int], *, from_clients: bool) -> None:
-        self._links.separate(frozenset(broker_ids), from_clients=from_clients)
+        self._separated = frozenset(broker_ids)
+        self._links.separate(self._separated, from_clients=from_clients)
         for broker in self._brokers.values():
             broker.links_changed()
 
