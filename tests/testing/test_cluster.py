@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from odradek.errors import KafkaError
 from odradek.testing import Cluster, WaitTimeoutError, broker_thread
+from odradek.testing.cluster import ClusterBroker
 from tests.helpers.garbage import collect_quietly
 
 LIMIT_S = 60.0
@@ -341,6 +342,27 @@ def test_a_start_that_takes_too_long_leaves_nothing(
     assert threads() <= before
     cluster.heal()
     cluster.restart(other)
+
+
+def test_the_rest_of_a_cluster_ends_when_a_broker_does_not_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = threads()
+    kill = ClusterBroker.kill
+
+    def kill_and_fail(broker: ClusterBroker) -> None:
+        kill(broker)
+        if broker.broker_id == 1:
+            raise TimeoutError("the broker did not stop")
+
+    monkeypatch.setattr(ClusterBroker, "kill", kill_and_fail)
+    cluster = Cluster(2).start()
+    directory = cluster._directory
+    assert directory is not None
+    with pytest.raises(TimeoutError, match="did not stop"):
+        cluster.close()
+    assert threads() <= before
+    assert not directory.exists()
 
 
 @pytest.mark.filterwarnings("error::ResourceWarning")

@@ -263,13 +263,15 @@ class Cluster:
         if self._store is None or self._directory is None:
             return
         running = [each for each in self._brokers.values() if each.is_running]
-        if running:
-            with ThreadPoolExecutor(len(running)) as threads:
-                for _ in threads.map(ClusterBroker.kill, running):
-                    pass
-        self._store.close()
-        self._store = None
-        shutil.rmtree(self._directory, ignore_errors=True)
+        try:
+            if running:
+                with ThreadPoolExecutor(len(running)) as threads:
+                    for _ in threads.map(ClusterBroker.kill, running):
+                        pass
+        finally:  # also if a broker does not stop
+            self._store.close()
+            self._store = None
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self.start()
