@@ -14,9 +14,12 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from odradek.broker.broker import BrokerServer
 from odradek.errors import KafkaError
 from odradek.testing import Cluster, WaitTimeoutError, broker_thread
 from odradek.testing.cluster import ClusterBroker
+from testkit import requests
+from testkit.wire import ConnectionClosed, WireClient
 from tests.helpers.garbage import collect_quietly
 
 LIMIT_S = 60.0
@@ -155,6 +158,28 @@ def test_a_paused_leader_is_replaced_and_follows_after_its_pause(cluster: Cluste
     cluster.resume(former)
     cluster.wait_until_in_sync()
     assert read(cluster) == ["a", "b"]
+
+
+def test_a_broker_that_is_killed_in_its_pause_executes_no_request(cluster: Cluster) -> None:
+    cluster.create_topic("t")
+    former = leader(cluster)
+    broker = cluster.broker(former)
+    with WireClient(broker.bootstrap_servers) as client:
+        client.call(requests.produce("t"), 9)
+        cluster.pause(former)
+        client.send(requests.produce("t"), 9)
+        cluster.kill(former)
+        with pytest.raises(ConnectionClosed):
+            client.receive()
+    for each in cluster.broker_ids:
+        if each != former:
+            cluster.kill(each)
+    cluster.restart(former)
+
+    async def end_offset(server: BrokerServer) -> int:
+        return server.services.replica_manager.partition("t", 0).log.log_end_offset
+
+    assert broker.call(end_offset) == 1
 
 
 def test_a_leader_that_is_cut_off_commits_nothing(cluster: Cluster) -> None:

@@ -96,23 +96,33 @@ class ClusterBroker(BrokerThread):
         self._port = int(self.server.bootstrap_servers.rpartition(":")[2])
 
     def kill(self) -> None:
-        """End the broker as SIGKILL ends a process. Its session lasts until its timeout."""
-        loop, store = self._loop, self._store
+        """End the broker as SIGKILL ends a process. Its session lasts until its timeout.
+
+        A paused broker executes nothing that arrived during its pause.
+        """
+        loop, store, network, files = self._loop, self._store, self._network, self._files
         assert loop is not None and store is not None, "the broker runs"
+        assert network is not None and files is not None, "made at the start"
         ended = threading.Event()
 
         def end() -> None:
-            assert self._network is not None and self._files is not None, "made at the start"
-            self._network.end()
-            self._files.end()
+            network.end()
+            files.end()
             # The stop that follows must not wait for the controller.
             self.server.config.set_dynamic({"controlled.shutdown.enable": "false"}, {})
             ended.set()
 
+        was_paused = self.is_paused
+        if was_paused:  # the event loop may execute requests before it calls `end`
+            network.cut_off()
+            files.end()
         loop.call_soon_threadsafe(end)
-        self._continue()
+        if was_paused:
+            store.abandon()
+            self._continue()
         ended.wait(WAIT_S)
-        store.abandon()
+        if not was_paused:
+            store.abandon()
         self.close()
 
     def pause(self) -> None:

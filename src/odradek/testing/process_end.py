@@ -34,8 +34,8 @@ POLL_S = 0.02
 class EndableFiles(RealFiles):
     """The operating system's files, which take no changes after `end`.
 
-    Calls after that return as if they had succeeded. `ended` is set once, by the event loop, and
-    read by all threads of the broker.
+    Calls after that return as if they had succeeded. `ended` is set once, and read by all threads
+    of the broker.
     """
 
     def __init__(self, *, portable: bool) -> None:
@@ -178,7 +178,10 @@ class _Listening:
 
 
 class EndableNetwork(SocketNetwork):
-    """The sockets of a broker of a test cluster. All methods are called on its event loop."""
+    """The sockets of a broker of a test cluster.
+
+    All methods but `cut_off` are called on its event loop.
+    """
 
     def __init__(self, broker_id: int, links: Links) -> None:
         self._broker_id = broker_id
@@ -187,8 +190,8 @@ class EndableNetwork(SocketNetwork):
         self._listening: list[_Listening] = []
         self._accepted: list[tuple[int, socket.socket]] = []
         """The port of the peer, and the socket."""
-        self._outgoing: list[tuple[int, int, asyncio.Transport]] = []
-        """The port of the other broker, the own port, and the transport."""
+        self._outgoing: list[tuple[int, int, asyncio.Transport, socket.socket]] = []
+        """The port of the other broker, the own port, the transport, and its socket."""
 
     async def listen(self, host: str, port: int, options: ListenOptions) -> list[ListeningSocket]:
         found = [_Listening(each) for each in await super().listen(host, port, options)]
@@ -224,13 +227,13 @@ class EndableNetwork(SocketNetwork):
             sock.close()
             raise
         self._forget_closed()
-        self._outgoing.append((port, own_port, transport))
+        self._outgoing.append((port, own_port, transport, sock))
         if self._ended or not self._links.allows(self._broker_id, port):
             transport.abort()
         return transport, protocol
 
     def _forget_closed(self) -> None:
-        for _, own_port, transport in self._outgoing:
+        for _, own_port, transport, _ in self._outgoing:
             if transport.is_closing():
                 self._links.remove_outgoing(own_port)
         self._outgoing = [each for each in self._outgoing if not each[2].is_closing()]
@@ -243,7 +246,7 @@ class EndableNetwork(SocketNetwork):
 
     def break_separated(self) -> None:
         """Break the connections that the links no longer allow."""
-        for port, _, transport in self._outgoing:
+        for port, _, transport, _ in self._outgoing:
             if not self._links.allows(self._broker_id, port):
                 transport.abort()
         for peer_port, sock in self._accepted:
@@ -260,8 +263,17 @@ class EndableNetwork(SocketNetwork):
             listening.close()
         for _, sock in self._accepted:
             _shut_down(sock)
-        for _, _, transport in self._outgoing:
+        for _, _, transport, _ in self._outgoing:
             transport.abort()
+
+    def cut_off(self) -> None:
+        """Have all connections send nothing more, and allow no further ones.
+
+        For another thread, while the event loop is blocked. `end` releases the sockets.
+        """
+        self._ended = True
+        for sock in (*(each[1] for each in self._accepted), *(each[3] for each in self._outgoing)):
+            _shut_down(sock)
 
 
 def _shut_down(sock: socket.socket) -> None:
