@@ -1,9 +1,10 @@
 """AlterClientQuotas (49), versions 0-1: set and remove quotas of users and client ids.
 
 A change is in force when the broker sends the response, and applies to bytes counted from then on.
-With `validate_only` the changes are checked and not applied. Each entity has its own error. If an
-entity is requested twice, the first change is applied and the result is INVALID_REQUEST, as in
-Kafka.
+The other brokers of a cluster apply it a little later. Each broker counts the bytes of its own
+connections, as in Kafka. With `validate_only` the changes are checked and not applied. Each entity
+has its own error. If an entity is requested twice, the first change is applied and the result is
+INVALID_REQUEST, as in Kafka.
 
 Deviation from Kafka: only `producer_byte_rate` and `consumer_byte_rate` of users and client ids are
 enforced, so request, mutation and connection rates are INVALID_REQUEST. KIP-546.

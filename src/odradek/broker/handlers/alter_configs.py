@@ -8,8 +8,9 @@ refused as a whole in these cases:
   KAFKA-13609).
 - A broker config is read-only.
 
-Deviations from Kafka: a change is in force when the broker sends the response. Unknown broker
-configs are INVALID_CONFIG (Kafka keeps them for plugins).
+Deviations from Kafka: a change is in force when a single broker sends the response. The other
+brokers of a cluster apply it a little later, as in Kafka. Unknown broker configs are INVALID_CONFIG
+(Kafka keeps them for plugins).
 
 KIP-133. Deprecated in favour of IncrementalAlterConfigs.
 """

@@ -1,12 +1,11 @@
 """AlterPartitionReassignments (45), versions 0-1: move partitions to other replicas, or cancel.
 
-The cluster has one node, so a partition cannot move. A request for the current replicas succeeds
-and changes nothing. Other replicas are INVALID_REPLICA_ASSIGNMENT. A cancellation is
-NO_REASSIGNMENT_IN_PROGRESS, because a reassignment is never in progress. KIP-455, KIP-860
-(`allow_replication_factor_change`).
+Reassignment is not implemented. A request for the current replicas in their order succeeds and
+changes nothing. A cancellation is NO_REASSIGNMENT_IN_PROGRESS, because a reassignment is never in
+progress. KIP-455, KIP-860 (`allow_replication_factor_change`).
 
-Deviation from Kafka: if the only replica of a partition is on another node (the node's id was
-changed), the error is INVALID_REPLICA_ASSIGNMENT. Kafka begins a reassignment that never completes.
+Deviation from Kafka: other replicas, or another order, are INVALID_REPLICA_ASSIGNMENT. Kafka begins
+the reassignment.
 """
 
 from __future__ import annotations
@@ -85,5 +84,6 @@ def _check(
     if replicas != partition.replicas:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"No replica of the partition is left to copy from: it has {list(partition.replicas)}.",
+            "Reassignment of partitions is not implemented. The partition keeps its replicas "
+            f"{list(partition.replicas)}.",
         )

@@ -3,8 +3,9 @@
 `count` is the total number of partitions after the change. A topic that is requested twice is
 INVALID_REQUEST. KIP-195.
 
-Deviations from Kafka: clients can use the partitions when the broker sends the response. More than
-10,000 new partitions in a topic are POLICY_VIOLATION (Kafka: UNKNOWN_SERVER_ERROR, or no response).
+Deviations from Kafka: clients can use the partitions when the broker sends the response, in a
+cluster as after CreateTopics. More than 10,000 new partitions in a topic are POLICY_VIOLATION
+(Kafka: UNKNOWN_SERVER_ERROR, or no response).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ topic's id. A name that is requested twice is INVALID_REQUEST. KIP-4, KIP-525 (c
 response), KIP-516 (ids).
 
 Deviations from Kafka: clients can use a topic when the broker sends the response (Kafka: a little
-later), so the timeout in the request has no effect. Two new names in one request that differ only
+later). In a cluster the leaders of its partitions serve it by then, unless they need more than five
+seconds. The timeout in the request has no effect. Two new names in one request that differ only
 in '.' and '_' collide, as they would in two requests.
 """
 

@@ -4,10 +4,10 @@ With ``delete.topic.enable=false`` the result of every topic is TOPIC_DELETION_D
 version 3: INVALID_REQUEST). A topic that is requested twice, or by name and by id, is
 INVALID_REQUEST. KIP-516 (ids).
 
-Deviations from Kafka: the topic and its records are deleted before the broker sends the response.
-Kafka deletes them a little later. A topic of the same name can therefore be created immediately
-afterwards, and the timeout in the request has no effect. Results have the order of the request.
-Kafka shuffles them.
+Deviations from Kafka: a single broker deletes the topic and its records before it sends the
+response. Kafka, and the other brokers of a cluster, delete them a little later. A topic of the same
+name can be created immediately afterwards. The timeout in the request has no effect. Results have
+the order of the request. Kafka shuffles them.
 """
 
 from __future__ import annotations

@@ -18,8 +18,10 @@ In a cluster, followers fetch on the inter-broker listener only (`broker.request
 On another listener a fetch with the id of a replica is TOPIC_AUTHORIZATION_FAILED for each
 partition. It changes no state and creates no session. Kafka returns that error to a client that may
 not act as a broker (CVE-2018-1288). In a single broker such a fetch gets an error and changes no
-state, because partitions have no followers. Replica id -2 is a tool that compares replicas. It
-reads committed records, also from followers.
+state, because partitions have no followers.
+
+Deviations from Kafka: followers do not serve consumers (KIP-392). Replica id -2 is a tool that
+compares replicas. Followers serve it, but only up to the high watermark (Kafka: up to the log end).
 """
 
 from __future__ import annotations

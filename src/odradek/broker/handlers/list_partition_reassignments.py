@@ -1,7 +1,7 @@
 """ListPartitionReassignments (46), version 0: return the reassignments in progress.
 
-The cluster has one node, so the list is always empty for any requested topics. Kafka leaves out
-unknown topics, too. KIP-455.
+Reassignment is not implemented, so the list is always empty for any requested topics. Kafka leaves
+out unknown topics, too. KIP-455.
 """
 
 from __future__ import annotations
