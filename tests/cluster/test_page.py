@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from odradek.config.broker import BrokerConfig
+from odradek.config.listeners import inter_broker_listener, listeners
 from testkit.peer.server import free_ports
 from testkit.zookeeper import ZooKeeperProcess
 from tests.docs.pages import DOCS, Block, read_blocks
@@ -118,8 +120,16 @@ def _in_sync(output: str) -> list[str]:
     ]
 
 
+def test_listeners_of_the_page_separate_brokers_from_clients() -> None:
+    lines = _block("inter.broker.listener.name").text.splitlines()
+    config = BrokerConfig.from_properties(dict(each.split("=", 1) for each in lines))
+    served = {each.name: each.port for each in listeners(config)}
+    assert served == {"CLIENTS": 9092, "BROKERS": 9093}
+    assert inter_broker_listener(config) == "BROKERS"
+
+
 def test_commands_of_the_page_start_a_cluster_that_survives_a_sigkill(page: Page) -> None:
-    properties = _block("default.replication.factor")
+    (properties,) = (each for each in PAGE if each.title == "cluster.properties")
     (page.directory / properties.title).write_text(properties.text)
     commands = _block("--broker-id 1").text.splitlines()
     assert len(commands) == 3
