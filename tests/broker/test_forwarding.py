@@ -316,6 +316,26 @@ def test_the_bytes_of_requests_that_wait_for_the_controller_are_limited(
     run(test)
 
 
+def test_a_request_whose_envelope_is_too_large_is_refused(run: Any) -> None:
+    """The controller would close the connection, on which other requests wait for responses."""
+
+    async def test(brokers: TwoBrokers) -> None:
+        async def code(size: int) -> int:
+            topics = [CreatableTopic("t" * size, 1, 1), CreatableTopic("u" * 5_000, 1, 1)]
+            request = CreateTopicsRequest(topics, 30_000)
+            response = await brokers.call(request, CreateTopicsResponse)
+            one, other = response.topics
+            assert one.error_code == other.error_code
+            return int(one.error_code)
+
+        assert await code(4_000) == ErrorCode.INVALID_TOPIC_EXCEPTION
+        for size in (13_960, 14_900, 14_940):
+            assert await code(size) == ErrorCode.INVALID_REQUEST
+        assert await code(12_000) == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    run(test, **{"socket.request.max.bytes": "20000"})
+
+
 def test_requests_of_a_connection_are_executed_in_their_order(run: Any) -> None:
     async def test(brokers: TwoBrokers) -> None:
         channel = brokers.channel(OTHER_ID)

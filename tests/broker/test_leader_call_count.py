@@ -60,7 +60,7 @@ class Follower:
             EmbeddedRequests(),
             self.sessions,
             closable,
-            ForwardedBytes(),
+            ForwardedBytes(100_000_000),
         )
         image: Any = SimpleNamespace(brokers=cluster.brokers)
         services.image = lambda: image

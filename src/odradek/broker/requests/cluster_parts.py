@@ -44,9 +44,9 @@ def cluster_requests(
     )
     sessions = FollowerSessions(environment.clock, environment.randomness.between)
     creations = AutoTopicCreationManager(environment.timers)
-    return ClusterRequests(
-        listener, membership, channel, EmbeddedRequests(), sessions, creations, ForwardedBytes()
-    )
+    forwarded = ForwardedBytes(config.get_int("socket.request.max.bytes"))
+    embedded = EmbeddedRequests()
+    return ClusterRequests(listener, membership, channel, embedded, sessions, creations, forwarded)
 
 
 def channel_settings(config: BrokerConfig) -> ChannelSettings:

@@ -162,6 +162,10 @@ async def _exchange(
         version: Its version.
         frame: The request with its header.
     """
+    limit = cluster.forwarded.request_bytes_max
+    if len(frame) > limit:
+        reason = f"it has {len(frame)} bytes, and the limit is {limit}. Send smaller requests"
+        return await _failed(request_class, version, frame, ErrorCode.INVALID_REQUEST, reason)
     if not cluster.forwarded.acquire(len(frame)):
         reason = f"{cluster.forwarded.used} bytes of requests wait for the controller"
         return await _failed(request_class, version, frame, ErrorCode.REQUEST_TIMED_OUT, reason)
