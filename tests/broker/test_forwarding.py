@@ -35,7 +35,10 @@ from odradek.protocol.messages.alter_configs_response import AlterConfigsRespons
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
 from odradek.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from odradek.protocol.messages.create_topics_response import CreateTopicsResponse
+from odradek.protocol.messages.create_topics_response import (
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
 from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from odradek.protocol.messages.describe_groups_response import DescribeGroupsResponse
 from odradek.protocol.messages.describe_quorum_request import DescribeQuorumRequest, TopicData
@@ -147,16 +150,60 @@ def test_a_request_has_the_identity_of_its_client_at_the_controller(
     run(test)
 
 
+REFUSALS: list[Result[Any]] = [
+    Result.failed(KafkaError(ErrorCode.NOT_CONTROLLER, "deposed")),
+    Result(CreateTopicsResponse(topics=[CreatableTopicResult("t", error_code=41)])),
+]
+"""The end of a request whose controller was deposed while it executed it."""
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize("broker_id", [CONTROLLER_ID, OTHER_ID])
-def test_the_error_of_a_deposed_controller_is_in_the_response(
-    run: Any, monkeypatch: pytest.MonkeyPatch, broker_id: int
+@pytest.mark.parametrize("elected", [CONTROLLER_ID, OTHER_ID])
+def test_a_request_of_a_deposed_controller_is_executed_by_the_next_one(
+    run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    broker_id: int,
+    elected: int,
+    refusal: Result[Any],
 ) -> None:
-    failed = Result.failed(KafkaError(ErrorCode.NOT_CONTROLLER, "deposed"))
-    monkeypatch.setattr(create_topics_handler, "handle", lambda *_: failed)
+    """A client never gets NOT_CONTROLLER. The deposed controller may be elected again."""
+    handle = create_topics_handler.handle
 
     async def test(brokers: TwoBrokers) -> None:
+        refusals = [refusal]
+
+        def refuse_first(*args: Any) -> Result[Any]:
+            if not refusals:
+                return handle(*args)
+            brokers.change_controller(None)
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.05, brokers.change_controller, elected)
+            return refusals.pop()
+
+        monkeypatch.setattr(create_topics_handler, "handle", refuse_first)
         response = await brokers.call(CREATE, CreateTopicsResponse, broker_id)
-        assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+        assert [(each.name, each.error_code) for each in response.topics] == [("t", 0)]
+        assert TopicName("t") in brokers.image(elected).topics_by_name
+
+    run(test)
+
+
+def test_configs_of_a_deposed_controller_are_stored_by_the_next_one(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        async def refuse(*_: Any, **__: Any) -> Any:
+            brokers.change_controller(OTHER_ID)
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "deposed")
+
+        monkeypatch.setattr(brokers.controller.services.controller, "alter_configs", refuse)
+        request = IncrementalAlterConfigsRequest(
+            [resource(ResourceType.BROKER, "", "message.max.bytes", "3000")]
+        )
+        response = await brokers.call(request, IncrementalAlterConfigsResponse, CONTROLLER_ID)
+        assert [each.error_code for each in response.responses] == [0]
+        assert dict(brokers.image(OTHER_ID).broker_configs) == {"": {"message.max.bytes": "3000"}}
 
     run(test)
 

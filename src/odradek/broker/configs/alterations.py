@@ -9,7 +9,7 @@ forwarded to it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -98,19 +98,41 @@ async def alter(
         return len(alteration.ops)
 
     await wait(each(check, enumerate(alterations), int))
-    cluster = forwards(services.cluster, context.session)
-    if cluster is not None:
-        part: Any = request  # the two classes have different classes of resources
-        part = replace(part, resources=[request.resources[index] for index in changes])
-        results = await _forwarded(cluster, context, part) if changes else []
-    else:
-        errors = await services.controller.alter_configs(
-            list(changes.values()), validate_only=request.validate_only
-        )
-        results = [_NO_ERROR if e is None else (e.code, e.message) for e in errors]
+    results = await _stored(services, context, request, changes) if changes else []
     for index, result in zip(changes, results, strict=True):
         alter_results[index] = result
     return alter_results
+
+
+async def _stored(
+    services: Services,
+    context: RequestContext,
+    request: AlterRequest,
+    changes: Mapping[int, ConfigChange],
+) -> list[AlterResult]:
+    """Store the changes here or at the controller. Return their results.
+
+    Args:
+        services: The services of the broker.
+        context: The context of the request.
+        request: The request.
+        changes: The changes by index of the resource in the request.
+    """
+    cluster = forwards(services.cluster, context.session)
+    if cluster is None:
+        try:
+            errors = await services.controller.alter_configs(
+                list(changes.values()), validate_only=request.validate_only
+            )
+            return [_NO_ERROR if e is None else (e.code, e.message) for e in errors]
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER or context.session.is_forwarded:
+                raise
+            cluster = services.cluster  # its controller has been deposed
+            assert cluster is not None
+    part: Any = request  # the two classes have different classes of resources
+    part = replace(part, resources=[request.resources[index] for index in changes])
+    return await _forwarded(cluster, context, part)
 
 
 async def _forwarded(

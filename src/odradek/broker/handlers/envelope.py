@@ -6,8 +6,8 @@ envelope has its header. KIP-590.
 
 Errors of the envelope, as in Kafka (``EnvelopeUtils``):
 
-- NOT_CONTROLLER: this broker is not the active controller, or it lost this role while it executed
-  the request, and a part of the request failed with NOT_CONTROLLER. The other broker tries again.
+- NOT_CONTROLLER: this broker is not the active controller, or a part of the request failed with
+  NOT_CONTROLLER, because the broker lost this role in the meantime. The other broker tries again.
 - INVALID_REQUEST: the embedded request is malformed, or its API is not forwarded.
 - UNSUPPORTED_VERSION: this broker does not serve the version of the embedded request.
 - PRINCIPAL_DESERIALIZATION_FAILURE: the principal is missing or malformed.
@@ -23,26 +23,31 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.requests.apis import API_BY_KEY, Forwarding
 from odradek.broker.requests.envelopes import ForwardedRequest, unwrap
-from odradek.broker.requests.error_responses import has_error
+from odradek.broker.requests.error_responses import finding_error
 from odradek.config.listeners import security_protocol
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 from odradek.net.connection import CloseConnection
 from odradek.net.session import SecurityProtocol, Session
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.codec import decode
+from odradek.protocol.codec import sliced_decoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, parse_request_header
 from odradek.protocol.messages.envelope_response import EnvelopeResponse
 from odradek.protocol.registry import response_class
 from odradek.protocol.wire import ANY_LATER
+from odradek.result_tasks import in_task
 from odradek.results import Result
+from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.envelope_request import EnvelopeRequest
 
 logger = logging.getLogger(__name__)
+
+NOT_CONTROLLER_BYTES = int(ErrorCode.NOT_CONTROLLER).to_bytes(2, "big")
+"""A response without these bytes does not have the error. It is not decoded."""
 
 
 def handle(
@@ -59,10 +64,10 @@ def handle(
         logger.warning("refused an envelope of %s: %s", context.session.client_address, error)
         return _refused(error.code)
 
-    def respond(frame: bytes) -> EnvelopeResponse:
-        if not cluster.membership.is_controller and _is_not_controller(api_key, version, frame):
-            return EnvelopeResponse(None, ErrorCode.NOT_CONTROLLER)
-        return EnvelopeResponse(frame)
+    def respond(frame: bytes) -> Result[EnvelopeResponse]:
+        if NOT_CONTROLLER_BYTES not in frame:
+            return Result(EnvelopeResponse(frame))
+        return _respond(api_key, version, frame)
 
     def refuse(error: CloseConnection) -> EnvelopeResponse:
         logger.warning(
@@ -77,7 +82,7 @@ def handle(
         executed = cluster.embedded.execute(session, forwarded.frame)
     except CloseConnection as error:
         return Result(refuse(error))
-    return executed.then(respond).recover(CloseConnection, refuse)
+    return executed.chain(respond).recover(CloseConnection, refuse)
 
 
 def _refused(code: ErrorCode) -> Result[EnvelopeResponse]:
@@ -120,8 +125,12 @@ def _session(services: Services, context: RequestContext, forwarded: ForwardedRe
     )
 
 
-def _is_not_controller(api_key: int, version: int, frame: bytes) -> bool:
-    """Return whether any part of the response has the error NOT_CONTROLLER."""
+@in_task
+async def _respond(api_key: int, version: int, frame: bytes) -> Result[EnvelopeResponse]:
+    """Respond with `frame`, unless any part of it has the error NOT_CONTROLLER."""
     position = 5 if version >= RESPONSE_FLEXIBLE_FROM.get(api_key, ANY_LATER) else 4
-    response = decode(response_class(api_key), version, frame, position)
-    return has_error(response, version, ErrorCode.NOT_CONTROLLER)
+    decoder = sliced_decoder(response_class(api_key), version)
+    response, _ = await in_slices(decoder(memoryview(frame), position))
+    if await in_slices(finding_error(response, version, ErrorCode.NOT_CONTROLLER)):
+        return _refused(ErrorCode.NOT_CONTROLLER)
+    return Result(EnvelopeResponse(frame))

@@ -290,11 +290,14 @@ class Dispatcher:
             return self._load_inter_broker(connection, api_key, version)
         entry = _new_entry(api, version)
         if api.forwarding is not Forwarding.LOCAL and self._services.cluster is not None:
-            from odradek.broker.requests.forwarding import forwarded, refused_by_controller
+            from odradek.broker.requests.forwarding import (
+                executed_by_controller,
+                refused_by_controller,
+            )
 
-            entry.handle = refused_by_controller(entry.handle)
-            if api.forwarding is Forwarding.DISPATCHER:
-                entry.handle = forwarded(entry.handle)
+            is_whole = api.forwarding is Forwarding.DISPATCHER
+            execute = executed_by_controller if is_whole else refused_by_controller
+            entry.handle = execute(entry.handle)
         self._entries[api_key << 16 | version] = entry
         return entry
 

@@ -10,10 +10,12 @@ because clients expect it there, although its body has an error code too.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.spec import FieldSpec, StructSpec, load
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 
 if TYPE_CHECKING:
     from odradek.errors import ErrorCode
@@ -29,6 +31,10 @@ _SAME = (
 )
 
 
+Slices = Generator[None, None, bool]
+"""Work in time slices that returns whether it has set or found an error code."""
+
+
 def error_response(response_class: Any, request: Any, version: int, code: ErrorCode) -> Any:
     """Return the response to `request` that reports `code` for all of its elements.
 
@@ -41,11 +47,21 @@ def error_response(response_class: Any, request: Any, version: int, code: ErrorC
     Raises:
         LookupError: This version of the response has no field for an error code.
     """
+    return run_to_completion(making_error_response(response_class, request, version, code))
+
+
+def making_error_response(
+    response_class: Any, request: Any, version: int, code: ErrorCode
+) -> Generator[None, None, Any]:
+    """Return the response in time slices: see `error_response`."""
     spec = load(response_class.SPEC).body
     response = response_class()
     filler = _Filler(importlib.import_module(response_class.__module__), version, int(code))
     by_element = request.API_KEY == ApiKey.FETCH
-    if not filler.fill(spec, response, load(request.SPEC).body, request, by_element=by_element):
+    is_set = yield from filler.fill(
+        spec, response, load(request.SPEC).body, request, by_element=by_element
+    )
+    if not is_set:
         raise LookupError(f"version {version} of {response_class.__name__} has no error code")
     return response
 
@@ -57,6 +73,7 @@ class _Filler:
         self._module = module
         self._version = version
         self._code = code
+        self._left = ELEMENTS_PER_SLICE
 
     def fill(
         self,
@@ -66,7 +83,7 @@ class _Filler:
         request: Any,
         *,
         by_element: bool = False,
-    ) -> bool:
+    ) -> Slices:
         """Set the error in `response` to `request`, and return whether it has a field for it."""
         fields = _fields(spec, self._version)
         self._name(fields, response, request_spec, request)
@@ -77,19 +94,25 @@ class _Filler:
         for field in fields:
             if field.struct is not None and field.is_array and self._has_error_code(field.struct):
                 assert request_spec is not None
-                made = self._elements(field.struct, request_spec, request)
+                made = yield from self._elements(field.struct, request_spec, request)
                 setattr(response, field.attribute, made)
                 return True
         return False
 
-    def _elements(self, spec: StructSpec, request_spec: StructSpec, request: Any) -> list[Any]:
+    def _elements(
+        self, spec: StructSpec, request_spec: StructSpec, request: Any
+    ) -> Generator[None, None, list[Any]]:
         """Return an element for each of the request's first array (of structs, if it has one)."""
         arrays = [each for each in _fields(request_spec, self._version) if each.is_array]
         arrays.sort(key=lambda each: each.struct is None)
         elements = []
         for item in (getattr(request, arrays[0].attribute) or []) if arrays else []:
+            if not self._left:
+                self._left = ELEMENTS_PER_SLICE
+                yield
+            self._left -= 1
             element = getattr(self._module, spec.name)()
-            self.fill(spec, element, arrays[0].struct, item)
+            yield from self.fill(spec, element, arrays[0].struct, item)
             elements.append(element)
         return elements
 
@@ -137,20 +160,31 @@ def _fields(spec: StructSpec, version: int) -> list[FieldSpec]:
 
 def has_error(message: Any, version: int, code: ErrorCode) -> bool:
     """Return whether a response has this error code, at any level of its structs."""
+    return run_to_completion(finding_error(message, version, code))
 
-    def found(spec: StructSpec, value: Any) -> bool:
+
+def finding_error(message: Any, version: int, code: ErrorCode) -> Slices:
+    """Return in time slices whether a response has this error code: see `has_error`."""
+    left = ELEMENTS_PER_SLICE
+
+    def found(spec: StructSpec, value: Any) -> Slices:
+        nonlocal left
         for field in _fields(spec, version):
             content = getattr(value, field.attribute)
             if field.attribute in ERROR_CODES:
                 if content == code:
                     return True
             elif field.struct is not None:
-                each_of = (content or []) if field.is_array else [content]
-                if any(each is not None and found(field.struct, each) for each in each_of):
-                    return True
+                for each in (content or []) if field.is_array else [content]:
+                    if not left:
+                        left = ELEMENTS_PER_SLICE
+                        yield
+                    left -= 1
+                    if each is not None and (yield from found(field.struct, each)):
+                        return True
         return False
 
-    return found(load(message.SPEC).body, message)
+    return (yield from found(load(message.SPEC).body, message))
 
 
 def topics_named(request: Any, version: int) -> tuple[set[str], set[bytes]]:

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.requests.cluster import forwards
 from odradek.broker.requests.envelopes import wrap
-from odradek.broker.requests.error_responses import error_response
+from odradek.broker.requests.error_responses import finding_error, making_error_response
 from odradek.client.connection import TooManyRequests, UnsupportedRequest
 from odradek.errors import ErrorCode, KafkaError
 from odradek.net.connection import CloseConnection
@@ -67,18 +68,60 @@ CREATION_TIMEOUT_MS = 30_000
 Handle = Callable[["Services", "RequestContext", Message], Result[Message | None]]
 
 
-def forwarded(handle: Handle) -> Handle:
-    """Return a handler that sends the request to the controller if it is another broker."""
+def executed_by_controller(handle: Handle) -> Handle:
+    """Return a handler that sends the request to the controller if it is another broker.
 
-    def handle_or_forward(
+    A controller that is deposed while it executes the request of a client sends the request to the
+    next one. The client never gets NOT_CONTROLLER, because any broker accepts its requests.
+    """
+    execute_here = refused_by_controller(handle)
+
+    def execute(
         services: Services, context: RequestContext, request: Message
     ) -> Result[Message | None]:
-        cluster = forwards(services.cluster, context.session)
-        if cluster is None:
-            return handle(services, context, request)
-        return forward(cluster, context, request)
+        if forwards(services.cluster, context.session) is not None:
+            assert services.cluster is not None
+            return forward(services.cluster, context, request)
+        if context.session.is_forwarded:
+            return execute_here(services, context, request)
+        epoch = services.controller.epoch
+        executed = execute_here(services, context, request)
+        return executed.chain(partial(_unless_deposed, services, context, request, epoch))
 
-    return handle_or_forward
+    return execute
+
+
+def _unless_deposed(
+    services: Services,
+    context: RequestContext,
+    request: Message,
+    epoch: int,
+    response: Message | None,
+) -> Result[Message | None]:
+    """Return the response of this broker, or that of the next controller.
+
+    Args:
+        services: The services of the broker.
+        context: The context of the request.
+        request: The request.
+        epoch: The controller's epoch when this broker began to execute the request.
+        response: The response of this broker.
+    """
+    cluster = services.cluster
+    assert cluster is not None
+    if cluster.membership.is_controller and services.controller.epoch == epoch:
+        return Result(response)
+    return _forward_if_deposed(cluster, context, request, response)
+
+
+@in_task
+async def _forward_if_deposed(
+    cluster: ClusterRequests, context: RequestContext, request: Message, response: Message | None
+) -> Result[Any]:
+    version, code = context.api_version, ErrorCode.NOT_CONTROLLER
+    if response is not None and not await in_slices(finding_error(response, version, code)):
+        return Result(response)
+    return forward(cluster, context, request)
 
 
 def refused_by_controller(handle: Handle) -> Handle:
@@ -90,19 +133,28 @@ def refused_by_controller(handle: Handle) -> Handle:
     def handle_or_refuse(
         services: Services, context: RequestContext, request: Message
     ) -> Result[Message | None]:
-        def refuse(error: KafkaError) -> Message | None:
-            response: Message = error_response(
-                response_class(request.API_KEY), request, context.api_version, error.code
-            )
-            return response
-
         try:
             result = handle(services, context, request)
         except KafkaError as error:
-            return Result(refuse(error))
-        return result.recover(KafkaError, refuse)
+            return _refused(context, request, error)
+        return result if result.completed else _or_refused(context, request, result)
 
     return handle_or_refuse
+
+
+@in_task
+async def _or_refused(
+    context: RequestContext, request: Message, result: Result[Message | None]
+) -> Result[Message | None]:
+    try:
+        return Result(await wait(result))
+    except KafkaError as error:
+        return _refused(context, request, error)
+
+
+@in_task
+async def _refused(context: RequestContext, request: Message, error: KafkaError) -> Result[Any]:
+    return Result(await _error_response(request, context.api_version, error.code))
 
 
 @in_task
@@ -233,7 +285,13 @@ async def _failed(
     view = memoryview(frame)
     position = parse_request_header(view)[-1]
     request, _ = await in_slices(sliced_decoder(request_class, version)(view, position))
-    return error_response(response_class(request_class.API_KEY), request, version, code)
+    return await _error_response(request, version, code)
+
+
+async def _error_response(request: Message, version: int, code: ErrorCode) -> Any:
+    """Return the error response to the request, made in time slices."""
+    response = response_class(request.API_KEY)
+    return await in_slices(making_error_response(response, request, version, code))
 
 
 def _known(code: int) -> ErrorCode:
