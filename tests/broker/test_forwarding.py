@@ -21,7 +21,7 @@ from odradek.broker.requests.apis import (
     Forwarding,
 )
 from odradek.broker.requests.dispatch import LONG_REQUESTS_MAX
-from odradek.broker.requests.error_responses import has_error
+from odradek.broker.requests.error_responses import finding_error
 from odradek.client.channel_state import ChannelSettings
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
@@ -69,7 +69,7 @@ from odradek.protocol.registry import request_class, response_class
 from odradek.protocol.spec import load
 from odradek.result_tasks import wait
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_UNSLICED_MAX
+from odradek.slicing import ELEMENTS_UNSLICED_MAX, run_to_completion
 from tests.helpers.two_brokers import CONTROLLER_ID, OTHER_ID, TwoBrokers, run_with_two_brokers
 
 KAFKAS_FORWARDED = {19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 55, 57, 64}
@@ -233,7 +233,8 @@ def test_every_forwarded_api_reports_a_timeout(run: Any, short_timeouts: None, a
                 structs = vars(sys.modules[type(request).__module__])
                 setattr(request, field.attribute, [structs[field.struct.name]()])
         response = await brokers.call(request, response_class(api.key), version=api.max_version)
-        assert has_error(response, api.max_version, ErrorCode.REQUEST_TIMED_OUT)
+        code = ErrorCode.REQUEST_TIMED_OUT
+        assert run_to_completion(finding_error(response, api.max_version, code))
 
     run(test)
 

@@ -45,8 +45,7 @@ _UNKNOWN_TEXT = "This server does not host this topic-partition."
 async def handle(
     services: Services, context: RequestContext, request: DescribeQuorumRequest
 ) -> Result[DescribeQuorumResponse]:
-    requested = [(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions]
-    if requested != [THE_PARTITION] or len(request.topics) != 1:
+    if not _is_the_partition(request):
         return _unknown(request)
     try:
         offset = await services.controller.change_count()
@@ -78,6 +77,13 @@ async def handle(
             for endpoint in leader_endpoints(services, context, observers)
         ]
     return Result(response)
+
+
+def _is_the_partition(request: DescribeQuorumRequest) -> bool:
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return False
+    topic = request.topics[0]
+    return (topic.topic_name, topic.partitions[0].partition_index) == THE_PARTITION
 
 
 def _directory_of(services: Services, broker: BrokerId, version: int) -> Uuid:

@@ -30,7 +30,7 @@ from odradek.protocol.messages.elect_leaders_response import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from odradek.result_tasks import in_task
+from odradek.result_tasks import in_task, wait
 from odradek.results import Result
 
 if TYPE_CHECKING:
@@ -83,11 +83,14 @@ async def _elected(
     """Elect on this broker, the controller of a cluster."""
     election = Election.PREFERRED if kind is ElectionType.PREFERRED else Election.UNCLEAN
     if request.topic_partitions is not None:
-        partitions = [
-            (TopicName(topic.topic), number)
-            for topic in request.topic_partitions
-            for number in topic.partitions
-        ]
+        partitions: list[tuple[TopicName, int]] = []
+        collected = each_partition(
+            request.topic_partitions,
+            lambda topic: topic.partitions,
+            lambda topic, number: partitions.append((TopicName(topic.topic), number)),
+            lambda topic, _: None,
+        )
+        await wait(collected)
         errors = await controller.elect_leaders(election, partitions)
         results = each_partition(
             request.topic_partitions,

@@ -59,7 +59,7 @@ from odradek.protocol.messages.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from odradek.result_tasks import in_task
+from odradek.result_tasks import in_task, wait
 from odradek.results import Result
 
 logger = logging.getLogger(__name__)
@@ -124,19 +124,25 @@ async def _creating(
 ) -> Result[MetadataResponse]:
     """Create the missing topics, then respond from the image in which they did not exist."""
     image = services.image()
-    valid = [name for name in missing if invalid_name_reason(name) is None]
-    topics = [internal_topic(services.config, name) or NewTopic(name) for name in valid]
+    topics: list[NewTopic] = []
+
+    def collect(name: str) -> None:
+        if invalid_name_reason(name) is None:
+            topics.append(internal_topic(services.config, name) or NewTopic(name))
+
+    await wait(each(collect, missing))
     errors = await create_topics(services, context, topics)
     failures = [
-        f"{name!r}: {error.message}"
-        for name, error in zip(valid, errors, strict=True)
+        (topic.name, error)
+        for topic, error in zip(topics, errors, strict=True)
         if error is not None and error.code not in NOT_FAILED
     ]
     if failures:
+        logged = [f"{name!r}: {error.message}" for name, error in failures[:FAILURES_LOGGED_MAX]]
         logger.info(
             "automatic creation of %d topics failed, among them %s",
             len(failures),
-            "; ".join(failures[:FAILURES_LOGGED_MAX]),
+            "; ".join(logged),
         )
     topics_found = _by_name(services, context, image, names)
     return topics_found.then(partial(_response, services, context, request))

@@ -158,13 +158,8 @@ def _fields(spec: StructSpec, version: int) -> list[FieldSpec]:
     return spec.present(version) + spec.tagged(version)
 
 
-def has_error(message: Any, version: int, code: ErrorCode) -> bool:
-    """Return whether a response has this error code, at any level of its structs."""
-    return run_to_completion(finding_error(message, version, code))
-
-
 def finding_error(message: Any, version: int, code: ErrorCode) -> Slices:
-    """Return in time slices whether a response has this error code: see `has_error`."""
+    """Return in time slices whether a response has this error code, at any level of its structs."""
     left = ELEMENTS_PER_SLICE
 
     def found(spec: StructSpec, value: Any) -> Slices:

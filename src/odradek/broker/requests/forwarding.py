@@ -24,6 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from odradek.broker.requests.cluster import forwards
+from odradek.broker.requests.elements import each
 from odradek.broker.requests.envelopes import wrap
 from odradek.broker.requests.error_responses import finding_error, making_error_response
 from odradek.client.connection import TooManyRequests, UnsupportedRequest
@@ -180,13 +181,14 @@ async def create_topics(
 ) -> list[KafkaError | None]:
     """Create topics for a request of another API. Return the error or None for each."""
     version = CreateTopicsRequest.MAX_VERSION
-    request = CreateTopicsRequest([_creatable(topic) for topic in topics], CREATION_TIMEOUT_MS)
+    request = CreateTopicsRequest(await wait(each(_creatable, topics)), CREATION_TIMEOUT_MS)
     frame = await _encoded(request, version, context)
     response: CreateTopicsResponse = await _exchange(
         cluster, context, CreateTopicsRequest, version, frame
     )
-    found = {each.name: each for each in response.topics}
-    return [_error_of(found.get(topic.name)) for topic in topics]
+    found: dict[str, CreatableTopicResult] = {}
+    await wait(each(lambda result: found.update({result.name: result}), response.topics))
+    return await wait(each(lambda topic: _error_of(found.get(topic.name)), topics))
 
 
 def _error_of(result: CreatableTopicResult | None) -> KafkaError | None:
