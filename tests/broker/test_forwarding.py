@@ -364,6 +364,33 @@ def test_the_bytes_of_requests_that_wait_for_the_controller_are_limited(
     run(test)
 
 
+@pytest.mark.parametrize("count", [1, ELEMENTS_UNSLICED_MAX + 1])
+def test_a_request_of_a_client_that_is_gone_does_not_wait_for_the_controller(
+    run: Any, count: int
+) -> None:
+    """It would be executed later, and other clients would not get its place."""
+
+    async def test(brokers: TwoBrokers) -> None:
+        brokers.change_controller(None)
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        channel = brokers.channel(OTHER_ID)
+        topics = [CreatableTopic(f"gone{number}", 1, 1) for number in range(count)]
+        channel.send(CreateTopicsRequest(topics, 30_000), CreateTopicsResponse)
+        kept = brokers.channel(OTHER_ID).send(CREATE, CreateTopicsResponse)
+        while len(cluster.channel._calls) < 2:  # noqa: ASYNC110 - nothing reports it
+            await asyncio.sleep(0)
+        channel.close()
+        while len(cluster.channel._calls) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        brokers.change_controller(CONTROLLER_ID)
+        assert (await wait(kept)).topics[0].error_code == 0
+        assert cluster.forwarded.used == 0
+        assert set(brokers.image(CONTROLLER_ID).topics_by_name) == {"t"}
+
+    run(test)
+
+
 def test_a_request_whose_envelope_is_too_large_is_refused(run: Any) -> None:
     """The controller would close the connection, on which other requests wait for responses."""
 

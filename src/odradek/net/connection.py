@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         self._idle_since_ms = 0.0
         self._closing_since_ms: float | None = None
         self.counted_as = ""
-        self.on_close: list[Callable[[], None]] = []
+        self.on_close: list[Callable[[], object]] = []
         self.remembered: RememberedRequests | None = None
         # The shape of a fetch that the dispatcher remembers, for its own use only.
         self.fetch_shape: object | None = None

@@ -12,11 +12,12 @@ connection. Any other exception is a bug of the broker, which logs it and closes
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
     from odradek.broker.coordinators import Coordinators
@@ -79,6 +80,18 @@ class RequestContext:
 
         Does nothing for a request that is not long (`odradek.broker.requests.dispatch`).
         """
+
+    @contextmanager
+    def while_connected(self, cancel: Callable[[], object]) -> Iterator[None]:
+        """Call `cancel` if the connection is lost during the block, or was lost before it."""
+        connection = self._connection
+        if connection.closed:
+            cancel()
+        connection.on_close.append(cancel)
+        try:
+            yield
+        finally:
+            connection.on_close.remove(cancel)
 
     def mute(self, pause_ms: int) -> None:
         """Start no request of the connection for `pause_ms`. Responses are still sent."""

@@ -11,13 +11,15 @@ errors of the envelope the client gets UNKNOWN_SERVER_ERROR, or the end of the c
 controller does not know the version of the request, as in Kafka (``ForwardingManagerImpl``).
 
 A request may wait for the controller for a minute. It waits as bytes, which `ForwardedBytes` limits
-over all requests, and not as a decoded request.
+over all requests, and not as a decoded request. It is cancelled when the client disconnects. A
+request that was not sent then has no effect.
 
 A single broker does not import this module.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -173,7 +175,10 @@ async def forward(
     frame = await _encoded(request, version, context)
     del request
     context.release_slot()
-    return Result(await _exchange(cluster, context, request_class, version, frame))
+    task = asyncio.current_task()
+    assert task is not None
+    with context.while_connected(task.cancel):
+        return Result(await _exchange(cluster, context, request_class, version, frame))
 
 
 async def create_topics(
