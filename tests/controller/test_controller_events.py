@@ -14,7 +14,8 @@ from odradek.ids import ZERO_UUID, BrokerId, Uuid
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.image import NO_LEADER, BrokerRegistration
 from odradek.metadata.resources import ResourceType
-from odradek.metadata.store.interface import StoreFailure
+from odradek.metadata.store.ensemble import EnsembleConditions
+from odradek.metadata.store.interface import SessionState, StoreFailure
 from odradek.metadata.topic_changes import NewTopic
 from tests.controller.cluster_nodes import Node, World
 from tests.controller.test_cluster_controller import (
@@ -24,6 +25,7 @@ from tests.controller.test_cluster_controller import (
     running,
 )
 
+NOT_CONTROLLER = ErrorCode.NOT_CONTROLLER
 PATIENT = ControllerSettings(apply_timeout_ms=600_000)
 
 
@@ -99,6 +101,61 @@ def test_stop_waits_for_the_events_in_the_queue() -> None:
             return is_empty
 
         assert world.run(scenario())
+
+
+async def _until_write_is_in_flight(node: Node) -> None:
+    for _ in range(100):
+        connection = node.store._connection
+        if connection and connection.requests and connection.requests[-1].is_write:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("no write is in flight")
+
+
+def test_end_of_the_term_refuses_all_requests_although_a_write_is_in_flight() -> None:
+    """The write waits for the session. Another broker serves the requests in the meantime."""
+    with running(conditions=EnsembleConditions(latency_ms=(1, 1))) as world:
+        cut_off = _active(world)
+
+        async def scenario() -> None:
+            controller = cut_off.controller
+            calls = [
+                asyncio.ensure_future(controller.create_topics([NewTopic("a", 1, 3)])),
+                asyncio.ensure_future(controller.allocate_producer_ids()),
+            ]
+            await _until_write_is_in_flight(cut_off)
+            world.ensemble.block(cut_off.store.session_id)
+            results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+            assert [getattr(each, "code", None) for each in results] == [NOT_CONTROLLER] * 2
+
+        world.run(scenario())
+        world.advance(60)
+        assert cut_off.store.state is not SessionState.CONNECTED
+        assert _active(world) is not cut_off
+        world.run(world.controller().allocate_producer_ids())
+
+
+def test_request_of_a_term_that_has_ended_is_not_executed_in_the_next_term() -> None:
+    """Its sender has got NOT_CONTROLLER, and may have sent it again."""
+    with running(1, EnsembleConditions(latency_ms=(1, 1))) as world:
+        node = _active(world)
+        epoch = node.controller.epoch
+
+        async def scenario() -> None:
+            calls = [
+                asyncio.ensure_future(node.controller.create_topics([NewTopic(name, 1, 1)]))
+                for name in ("first", "second")
+            ]
+            await _until_write_is_in_flight(node)
+            node.store.disconnect()
+            results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+            assert [getattr(each, "code", None) for each in results] == [NOT_CONTROLLER] * 2
+            await asyncio.sleep(5)
+
+        world.run(scenario())
+        assert node.controller.is_active
+        assert node.controller.epoch == epoch + 1
+        assert "second" not in node.controller.image.topics_by_name
 
 
 def test_event_is_queued_once() -> None:

@@ -165,3 +165,47 @@ def test_the_failure_of_an_event_that_no_caller_awaits_is_one_log_line(
     assert "failed after its caller was cancelled" in of_request
     assert "deposed" in of_request
     assert internal == "an event of the controller failed: ValueError('a defect')"
+
+
+def test_an_event_whose_request_was_refused_does_not_start() -> None:
+    async def scenario() -> None:
+        queue = EventQueue()
+        runs: list[str] = []
+
+        async def event(name: str) -> None:
+            runs.append(name)
+
+        first, second = queue.append(lambda: event("a")), queue.append(lambda: event("b"))
+        first.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "refused"))
+        await second
+        assert runs == ["b"]
+        with pytest.raises(KafkaError):
+            await first
+
+    asyncio.run(scenario())
+
+
+def test_a_defect_of_an_event_whose_request_was_refused_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        queue = EventQueue()
+        begun = asyncio.Event()
+
+        async def fail(error: Exception) -> None:
+            begun.set()
+            await asyncio.sleep(0)
+            raise error
+
+        for error in (KafkaError(ErrorCode.NOT_CONTROLLER, "deposed"), ValueError("a defect")):
+            begun.clear()
+            result = queue.append(lambda error=error: fail(error))
+            await begun.wait()
+            result.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "refused"))
+            with pytest.raises(KafkaError, match="refused"):
+                await result
+        await queue.close()
+
+    asyncio.run(scenario())
+    (message,) = caplog.messages
+    assert message.endswith("failed after its request was refused: ValueError('a defect')")

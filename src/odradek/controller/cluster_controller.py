@@ -79,6 +79,7 @@ from odradek.metadata.store.interface import (
 )
 from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
+from odradek.result_tasks import shielded
 from odradek.slicing import in_slices
 
 logger = logging.getLogger(__name__)
@@ -329,11 +330,13 @@ class ClusterController:
             self._arm("election", self._settings.retry_ms, self._elect)
 
     async def _request(self, event: Callable[[ControllerTerm], Awaitable[R]]) -> R:
-        """Run the event of a request, which the active controller serves only."""
-        self._serving()
+        """Run the event of a request, which the active controller serves only.
+
+        The end of the term refuses the request at once, also while its event is running.
+        """
+        term = self._serving()
 
         async def run() -> R:
-            term = self._serving()
             try:
                 return await event(term)
             except Deposed as error:
@@ -344,7 +347,9 @@ class ClusterController:
                 self._depose(term, repr(error))
                 raise Deposed("This is no longer the controller.") from error
 
-        return await self._events.run(run)
+        result = self._events.append(run)
+        term.add_request(result)
+        return await shielded(result, "an event of the controller")
 
     def _serving(self) -> ControllerTerm:
         if self._term is None or not self._term.is_serving:
@@ -384,7 +389,7 @@ class ClusterController:
         logger.info(
             "broker %d ends its term %d as controller: %s", self._node_id, term.epoch, reason
         )
-        term.has_ended = True
+        term.end()
         self.feed.end()
         self._waits.end()
         self._changed(NO_LEADER)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Sequence
 from itertools import chain, pairwise
+from typing import Any
 
 from odradek.controller.applied_waits import elected_leaders
 from odradek.controller.broker_registry import BrokerRegistry
@@ -102,10 +104,27 @@ class ControllerTerm:
             topic.topic_id: UnfinishedTopic(topic, is_written=True) for topic in unfinished
         }
         self._publish = publish
+        self._requests: dict[asyncio.Future[Any], None] = {}
 
     @property
     def epoch(self) -> int:
         return self._writer.epoch
+
+    def add_request(self, result: asyncio.Future[Any]) -> None:
+        """Refuse a request when the term ends, unless it has a result before."""
+        self._requests[result] = None
+        result.add_done_callback(self._requests.pop)
+
+    def end(self) -> None:
+        """Publish nothing from now on, and refuse all requests.
+
+        A write in flight may wait for the session for hours. Its request must not: another broker
+        may be the controller by then.
+        """
+        self.has_ended = True
+        for result in self._requests:
+            if not result.done():
+                result.set_exception(Deposed("This is no longer the controller."))
 
     async def commit(self, records: Sequence[MetadataRecord], *, always: bool = False) -> Committed:
         """Write the records and publish them.

@@ -40,7 +40,8 @@ class EventQueue:
     def append(self, event: Callable[[], Awaitable[Result]]) -> asyncio.Future[Result]:
         """Add an event. The future has its result or its exception.
 
-        The caller must await the future, or add `log_failure` to its callbacks.
+        The caller must await the future, or add `log_failure` to its callbacks. An event whose
+        future is done before it starts does not run.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT when the queue is full, NOT_CONTROLLER after `close`.
@@ -80,22 +81,27 @@ class EventQueue:
     async def _consume(self) -> None:
         while self._waiting:
             event, result = self._waiting.popleft()
+            if result.done():  # the end of the term has refused the request
+                continue
             try:
                 value = await event()
             except asyncio.CancelledError:
                 # A call inside of the event was cancelled, for example because the session of the
                 # store was closed. Nothing cancels the consumer itself.
-                if not result.cancelled():
-                    result.set_exception(
-                        KafkaError(ErrorCode.NOT_CONTROLLER, "The event was cancelled.")
-                    )
+                _fail(result, KafkaError(ErrorCode.NOT_CONTROLLER, "The event was cancelled."))
             except Exception as error:  # noqa: BLE001 - the caller of `append` gets it
-                if not result.cancelled():
-                    result.set_exception(error)
+                _fail(result, error)
             else:
-                if not result.cancelled():
+                if not result.done():
                     result.set_result(value)
         self._consumer = None
+
+
+def _fail(result: asyncio.Future[Any], error: Exception) -> None:
+    if not result.done():
+        result.set_exception(error)
+    elif not isinstance(error, KafkaError):
+        logger.error("an event of the controller failed after its request was refused: %r", error)
 
 
 def log_failure(event: asyncio.Future[Any]) -> None:
