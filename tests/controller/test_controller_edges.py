@@ -7,19 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from odradek.controller import take_over
 from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.broker_plans import with_live_leaders
 from odradek.controller.cluster_controller import ControllerSettings
 from odradek.controller.controller_term import _divided
-from odradek.controller.take_over import Elected, Standby, contend
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage
 from odradek.metadata.records import MetadataRecord
 from odradek.metadata.resources import ResourceType
-from odradek.metadata.store.interface import Operation, UnknownOutcomeError, WatchEvent, Written
+from odradek.metadata.store.interface import Operation, Written
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topic_changes import NewPartitions, NewTopic
 from odradek.protocol.messages.config_record import ConfigRecord
@@ -112,112 +110,6 @@ def test_election_is_tried_again_when_the_node_of_the_controller_is_not_valid() 
         world.run(store.close())
         world.advance(3)
         _stable(world)
-
-
-def _ignore(_: WatchEvent) -> None:
-    pass
-
-
-class _LostRequest(MemoryStore):
-    """A store whose next multi is not executed. Its outcome is unknown to the caller."""
-
-    loses = False
-
-    async def before_the_outcome(self) -> None:
-        """Run while the outcome is unknown."""
-
-    async def multi(self, operations: Sequence[Operation]) -> list[Written]:
-        if not self.loses:
-            return await super().multi(operations)
-        self.loses = False
-        await self.before_the_outcome()
-        raise UnknownOutcomeError("lost")
-
-
-def test_election_whose_request_was_lost_is_not_won_by_the_one_of_another_broker() -> None:
-    with running(0) as world:
-        own, other = (_LostRequest(world.ensemble, timers=world.timers) for _ in range(2))
-
-        async def other_is_elected() -> None:
-            assert isinstance(await contend(other, BrokerId(2), 0, _ignore), Elected)
-
-        async def scenario() -> None:
-            await own.open()
-            await other.open()
-            for path, data in ((znodes.CONTROLLER_EPOCH, b"0"),):
-                await own.create(path, data)
-            own.loses = True
-            own.before_the_outcome = other_is_elected  # type: ignore[method-assign]
-            assert await contend(own, BrokerId(1), 0, _ignore) == Standby(BrokerId(2))
-            await own.close()
-            await other.close()
-
-        world.run(scenario())
-
-
-def test_election_whose_request_was_lost_is_not_won_by_a_session_that_has_ended() -> None:
-    """Another broker has won with the same epoch, and its session has ended."""
-    with running(0) as world:
-        own, other = (_LostRequest(world.ensemble, timers=world.timers) for _ in range(2))
-
-        async def other_was_elected() -> None:
-            assert isinstance(await contend(other, BrokerId(2), 0, _ignore), Elected)
-            await other.close()
-
-        async def scenario() -> None:
-            await own.open()
-            await other.open()
-            await own.create(znodes.CONTROLLER_EPOCH, b"0")
-            own.loses = True
-            own.before_the_outcome = other_was_elected  # type: ignore[method-assign]
-            result = await contend(own, BrokerId(1), 0, _ignore)
-            assert isinstance(result, Elected)
-            assert result.epoch == 2
-            assert int((await own.get(znodes.CONTROLLER_EPOCH)).data) == 2
-            await own.close()
-
-        world.run(scenario())
-
-
-def test_election_of_the_owner_whose_request_was_lost_is_repeated() -> None:
-    """The node /controller is its own already, so only the epoch shows that nothing happened."""
-    with running(0) as world:
-        own = _LostRequest(world.ensemble, timers=world.timers)
-
-        async def scenario() -> None:
-            await own.open()
-            await own.create(znodes.CONTROLLER_EPOCH, b"0")
-            first = await contend(own, BrokerId(1), 0, _ignore)
-            own.loses = True
-            second = await contend(own, BrokerId(1), 0, _ignore)
-            assert isinstance(first, Elected)
-            assert isinstance(second, Elected)
-            assert second.epoch == first.epoch + 1
-            node = await own.get(znodes.CONTROLLER_EPOCH)
-            assert (int(node.data), node.version) == (second.epoch, second.epoch_version)
-            await own.close()
-
-        world.run(scenario())
-
-
-def test_number_of_attempts_of_an_election_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(take_over, "CONTEND_ATTEMPTS_MAX", 3)
-    with running(0) as world:
-        own = _LostRequest(world.ensemble, timers=world.timers)
-
-        async def scenario() -> None:
-            await own.open()
-            await own.create(znodes.CONTROLLER_EPOCH, b"0")
-
-            async def again() -> None:
-                own.loses = True
-
-            own.loses = True
-            own.before_the_outcome = again  # type: ignore[method-assign]
-            assert await contend(own, BrokerId(1), 0, _ignore) == Standby(NO_LEADER)
-            await own.close()
-
-        world.run(scenario())
 
 
 def test_e5_second_controlled_shutdown_waits_for_its_own_change() -> None:

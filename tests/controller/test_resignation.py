@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -11,21 +11,16 @@ from odradek.controller import cluster_controller
 from odradek.controller.broker_changes import Policies
 from odradek.controller.cluster_controller import ClusterController, ControllerSettings
 from odradek.controller.loading import LoadedMetadata, MetadataChanged
-from odradek.controller.take_over import Elected, Standby, contend, resign
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.store.interface import (
     MetadataStore,
-    SessionState,
     StoreFailure,
     UnknownOutcomeError,
-    WatchEvent,
 )
-from odradek.metadata.store.memory import MemoryStore
 from tests.controller.cluster_nodes import Node, World
 from tests.controller.test_cluster_controller import _create, _stable, running
-from tests.controller.test_controller_edges import _LostRequest
 
 
 def _failing(_: MetadataImage) -> Policies:
@@ -135,13 +130,22 @@ def test_broker_that_leaves_others_the_first_chance_follows_the_one_that_is_elec
         assert waiting.controller.controller_id == other.id
 
 
+@contextmanager
+def _all_unable(world: World) -> Iterator[list[ClusterController]]:
+    """Let all take-overs fail, and the session of the active controller expire."""
+    controllers = [node.controller for node in world.nodes.values()]
+    with ExitStack() as unable:
+        for controller in controllers:
+            unable.enter_context(_unable(controller))
+        active = world.active()
+        assert active is not None
+        world.ensemble.expire(active.store.session_id)
+        yield controllers
+
+
 def test_brokers_that_all_fail_contend_ever_more_rarely_and_not_together() -> None:
     with running() as world:
-        controllers = [node.controller for node in world.nodes.values()]
-        with _unable(controllers[0]), _unable(controllers[1]), _unable(controllers[2]):
-            active = world.active()
-            assert active is not None
-            world.ensemble.expire(active.store.session_id)
+        with _all_unable(world) as controllers:
             world.advance(60)
             waits = {controller._resigned_wait_ms() for controller in controllers}
             assert len(waits) > 1
@@ -157,11 +161,7 @@ def test_brokers_that_all_fail_contend_ever_more_rarely_and_not_together() -> No
 def test_failed_terms_are_forgotten_after_a_term_of_another_broker() -> None:
     """All brokers fail for some time. The next election, after a good term, does not wait."""
     with running() as world:
-        controllers = [node.controller for node in world.nodes.values()]
-        with _unable(controllers[0]), _unable(controllers[1]), _unable(controllers[2]):
-            active = world.active()
-            assert active is not None
-            world.ensemble.expire(active.store.session_id)
+        with _all_unable(world) as controllers:
             world.advance(90)
             assert max(controller._failed_terms for controller in controllers) > 4
         world.advance(600)
@@ -207,57 +207,3 @@ def test_take_over_that_the_connection_ended_does_not_lengthen_the_wait(
             assert is_counted or counts == {1}
         world.advance(2 * ControllerSettings().resigned_wait_max_ms / 1000)
         assert world.active() in (node, other)
-
-
-def _ignore(_: WatchEvent) -> None:
-    pass
-
-
-@pytest.mark.parametrize("is_next_elected", [True, False])
-def test_hazard_3_resignation_never_deletes_the_node_of_the_next_controller(
-    is_next_elected: bool,
-) -> None:
-    """An administrator has deleted /controller. The next node has the same version, 0."""
-    with running(0) as world:
-        own, other = (MemoryStore(world.ensemble, timers=world.timers) for _ in range(2))
-
-        async def scenario() -> None:
-            await own.open()
-            await other.open()
-            await own.create(znodes.CONTROLLER_EPOCH, b"0")
-            elected = await contend(own, BrokerId(1), 0, _ignore)
-            assert isinstance(elected, Elected)
-            await other.delete(znodes.CONTROLLER)
-            if is_next_elected:
-                assert isinstance(await contend(other, BrokerId(2), 0, _ignore), Elected)
-            assert not await resign(own, elected)
-            if is_next_elected:
-                assert await contend(own, BrokerId(1), 0, _ignore) == Standby(BrokerId(2))
-            await own.close()
-            await other.close()
-
-        world.run(scenario())
-
-
-def test_hazard_1_resignation_whose_request_was_lost_keeps_the_node() -> None:
-    """The next election of the session settles the matter, and another resignation works."""
-    with running(0) as world:
-        own = _LostRequest(world.ensemble, timers=world.timers)
-
-        async def scenario() -> None:
-            await own.open()
-            await own.create(znodes.CONTROLLER_EPOCH, b"0")
-            first = await contend(own, BrokerId(1), 0, _ignore)
-            assert isinstance(first, Elected)
-            own.loses = True
-            assert not await resign(own, first)
-            second = await contend(own, BrokerId(1), 0, _ignore)
-            assert isinstance(second, Elected)
-            assert second.epoch == first.epoch + 1
-            assert not await resign(own, first)
-            assert await resign(own, second)
-            await own.close()
-            assert own.state is not SessionState.CONNECTED
-            assert not await resign(own, second)
-
-        world.run(scenario())
