@@ -141,9 +141,10 @@ class Simulations(CommandExperiment):
     def verdict(self, record: Record) -> str:
         if record.complete:
             return ""
-        text = f"{hours(_batches(record)):.1f} h in all, {hours(final(record)):.1f} h at the end"
+        whole, clean = hours(_batches(record)), hours(final(record))
+        text = f"{whole:.1f} hours of all commits, {clean:.1f} of this one after its last violation"
         found = [seed for values in _present(record) for seed in values["violations"]]
-        return f"{text}, violations of this commit: {', '.join(found)}" if found else text
+        return f"{text}; violations of this commit: {', '.join(found)}" if found else text
 
 
 HEAD = ["commit", "brokers", "load", "seeds", "runs", "simulated hours",

@@ -1,4 +1,4 @@
-"""Starts of brokers that a cluster refuses, and what they leave."""
+"""Refused starts in a cluster, and the files and nodes after them, for several test files."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ class InterruptedStore(MemoryStore):
 def test_a_move_that_was_interrupted_begins_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patient: None
 ) -> None:
-    """The move is interrupted after each of its writes, and of those that clear the store again."""
+    """Interrupt a move after each of its writes, and the next one after each of its writes."""
     monkeypatch.setattr(store_move, "WRITE_BYTES_MAX", 3_000)
 
     async def test() -> list[MemoryEnsemble]:

@@ -291,7 +291,7 @@ class BrokerLifecycle:
 
     @property
     def _has_lost_claim(self) -> bool:
-        """Whether the first registration follows in another session than that of the claim."""
+        """Whether the session that claimed the id ended before the first registration."""
         if self._claim_session_id == NO_SESSION or self._registered_session_id != NO_SESSION:
             return False
         return self._claim_session_id != self._store.session_id

@@ -1,20 +1,20 @@
-"""The cluster that log directories belong to, and whether a broker may join a metadata store.
+"""The mark of a cluster in the log directories, and the admission of a broker to a cluster.
 
-The first start in a cluster writes the mark ``odradek-cluster.properties`` to each log directory,
-with the id of the cluster and the path of its root in ZooKeeper::
+The first start in a cluster writes the file ``odradek-cluster.properties`` to each log directory.
+It is the mark of the cluster: the path of its root in ZooKeeper, and its id::
 
     chroot=/odradek
     cluster.id=5L6g3nShT-eMCtK--X86sw
     version=1
 
 While the metadata of a single broker moves into an empty store, the mark in its first log directory
-has the line ``state=moving``, too. `store_move` describes the states that a crash leaves.
+also has the line ``state=moving``. `store_move` lists the states that a crash may leave.
 
-From then on the metadata of the directories is in that ZooKeeper. A broker with a mark does not
-start with a ZooKeeper that is empty or belongs to another cluster, nor as a single broker. It would
-find topics without their records, or records without their topics.
+From then on the metadata of the directories is in that ZooKeeper. A broker with a mark refuses to
+start as a single broker. It also refuses a ZooKeeper that is empty or belongs to another cluster.
+Otherwise it would find topics without records, or records without topics.
 
-`admission` decides, before anything in the log directories has changed (rule Z14).
+`admission` makes this decision before anything in the log directories changes (rule Z14).
 """
 
 from __future__ import annotations

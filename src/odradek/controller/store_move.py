@@ -1,14 +1,15 @@
 """The move of a single broker's metadata into the empty store of a cluster.
 
-The nodes are copied as they are, parents first, in writes below the size limit. The node
-``/odradek/move`` exists from the first write to the last one, which creates ``/cluster/id``::
+The nodes are copied unchanged, parents first, in writes below the size limit. The first write
+creates the node ``/odradek/move``. The last one deletes it and creates ``/cluster/id``. The node
+names the cluster that moves::
 
     {"version":1,"cluster_id":"5L6g3nShT-eMCtK--X86sw"}
 
-A store without a cluster id is empty for every broker, so a move that was interrupted has not
-happened. The next start of the same broker removes its nodes and moves again.
+A store without a cluster id counts as empty, also after a move that was interrupted. The next start
+of the same broker removes the nodes of that move and begins again.
 
-The broker marks its log directories right after the first write (``begun``). So a crash leaves one
+The broker marks its log directories directly after the first write (``begun``). A crash leaves one
 of these states:
 
 | crash after | log directories | store |
@@ -17,7 +18,7 @@ of these states:
 | the mark | "moving": the broker starts only with this store | ``/odradek/move`` and some nodes |
 | the last write | "moving": the broker starts only with this store | ``/cluster/id`` |
 
-A store without both nodes is not the one into which a marked directory began to move.
+If a store has neither node, a directory with the mark "moving" belongs to another store.
 
 Some nodes do not move. Sessions have ended, so there are no brokers and no controller. The last
 registrations have broker epochs of the former store, which mean nothing in the new one. A partition

@@ -132,10 +132,10 @@ class LogFlusher:
             self._log_dir.add_to_checkpoint(self._topic_partition)
 
     def sync_next_head(self, count: int) -> None:
-        """Sync the name of the segment that is the first one after the deletion of `count`.
+        """Sync the name of the segment that becomes the first one when `count` are deleted.
 
-        The reason is that of `sync_head`, so the last segment needs no sync. A flush into a segment
-        has synced its name.
+        Otherwise a power cut could keep the name of a later segment only (`sync_head`). If no later
+        segment exists, this cannot happen. A flush into the segment has synced its name already.
 
         Raises:
             OSError: The directory could not be synced.
