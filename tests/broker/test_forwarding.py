@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from odradek.broker.requests.apis import (
 from odradek.broker.requests.dispatch import LONG_REQUESTS_MAX
 from odradek.broker.requests.error_responses import finding_error
 from odradek.client.channel_state import ChannelSettings
+from odradek.client.connection import TooManyRequests, UnsupportedRequest
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
 from odradek.metadata.controller_channel import ControllerChannelSettings
@@ -70,7 +72,14 @@ from odradek.protocol.spec import load
 from odradek.result_tasks import wait
 from odradek.results import PendingResult, Result
 from odradek.slicing import ELEMENTS_UNSLICED_MAX, run_to_completion
-from tests.helpers.two_brokers import CONTROLLER_ID, OTHER_ID, TwoBrokers, run_with_two_brokers
+from tests.helpers.two_brokers import (
+    CONTROLLER_ID,
+    EPOCH,
+    OTHER_ID,
+    TwoBrokers,
+    publish_brokers,
+    run_with_two_brokers,
+)
 
 KAFKAS_FORWARDED = {19, 20, 30, 31, 33, 37, 43, 44, 45, 46, 49, 55, 57, 64}
 """``ApiKeys.forwardable`` of Kafka 4.1, without the APIs that this broker does not serve."""
@@ -645,10 +654,6 @@ def test_blocks_of_producer_ids_come_from_the_controller(run: Any) -> None:
     """Each id is given out once, although each broker has metadata of its own."""
 
     async def test(brokers: TwoBrokers) -> None:
-        from dataclasses import replace
-
-        from tests.helpers.two_brokers import EPOCH, publish_brokers
-
         image = brokers.image(OTHER_ID)
         (other,) = [each for each in image.brokers.values() if each.id == OTHER_ID]
         request = InitProducerIdRequest(None, 1_000)
@@ -661,6 +666,44 @@ def test_blocks_of_producer_ids_come_from_the_controller(run: Any) -> None:
             assert response.error_code == 0
             ids.append(response.producer_id)
         assert ids == [0, 1000, 1, 1001]
+
+    run(test)
+
+
+def test_a_block_of_producer_ids_does_not_wait_for_forwarded_requests(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection of brokers has one request in execution at a time."""
+    pending: PendingResult[Any] = PendingResult(executed=False)
+    monkeypatch.setattr(create_topics_handler, "handle", lambda *_: pending)
+
+    async def test(brokers: TwoBrokers) -> None:
+        image = brokers.image(OTHER_ID)
+        (other,) = [each for each in image.brokers.values() if each.id == OTHER_ID]
+        await publish_brokers(brokers.controller, replace(other, epoch=EPOCH))
+        created = brokers.channel(OTHER_ID).send(CREATE, CreateTopicsResponse)
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        while not cluster.forwarded.used:  # noqa: ASYNC110 - nothing reports it
+            await asyncio.sleep(0)
+        request = InitProducerIdRequest(None, 1_000)
+        response = await brokers.call(request, InitProducerIdResponse)
+        assert response.error_code == 0
+        pending.complete(CreateTopicsResponse())
+        await wait(created)
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [TooManyRequests("1000"), UnsupportedRequest("no version")])
+def test_a_refused_request_for_producer_ids_is_retriable(run: Any, error: Exception) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        failed: Result[Any] = Result.failed(error)
+        cluster.block_channel.send = lambda *_, **__: failed  # type: ignore[method-assign]
+        response = await brokers.call(InitProducerIdRequest(None, 1_000), InitProducerIdResponse)
+        assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     run(test)
 

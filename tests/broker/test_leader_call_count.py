@@ -57,6 +57,7 @@ class Follower:
             "PLAINTEXT",
             membership,
             closable,
+            closable,
             EmbeddedRequests(),
             self.sessions,
             closable,

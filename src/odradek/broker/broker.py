@@ -210,7 +210,8 @@ class BrokerServer:
         assert self.services.cluster is not None, "made for a member"
         parts_ms = self._stopping.limits.parts_ms
         self._stopping.add("the replication", replication.stop, parts_ms)
-        member.add_channel(self.services.cluster.channel)
+        for channel in self.services.cluster.channels:
+            member.add_channel(channel)
         self._directories = directories = ReplicaDirectories(
             BrokerId(self.config.node_id),
             log_manager,
@@ -412,7 +413,7 @@ class BrokerServer:
 
             return await block_of_controller(cluster, config.node_id)
 
-        producer_ids = ProducerIdAllocator(block_of_producer_ids)
+        producer_ids = ProducerIdAllocator(block_of_producer_ids, self._timers)
         self.services = Services(
             config=config,
             clock=clock,
@@ -496,7 +497,8 @@ class BrokerServer:
     ) -> None:
         cluster = self.services.cluster
         if cluster is not None and old_image.controller_id != new_image.controller_id:
-            cluster.channel.controller_changed()
+            for channel in cluster.channels:
+                channel.controller_changed()
 
     async def _start_controller(
         self, controller: Controller, endpoints: list[ListenEndpoint]
@@ -604,6 +606,7 @@ class BrokerServer:
         """Complete the delayed operations, stop the periodic work, and close the connections."""
         if self.services.cluster is not None:
             self.services.cluster.close()
+        self.services.producer_ids.close()
         self.services.replica_manager.end_delayed_fetches()
         self.services.coordinators.stop()
         if self._cleaner_timer is not None:

@@ -83,7 +83,7 @@ def test_a_block_without_ids_is_never_used(run: Any, first: int, count: int) -> 
         cluster = brokers.other.services.cluster
         assert cluster is not None
         bad = AllocateProducerIdsResponse(0, 0, first, count)
-        cluster.channel.send = lambda *_, **__: Result(bad)  # type: ignore[method-assign]
+        cluster.block_channel.send = lambda *_, **__: Result(bad)  # type: ignore[method-assign]
         with pytest.raises(KafkaError) as caught:
             await block_of_controller(cluster, OTHER_ID)
         assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from odradek.broker.transactions.producer_ids import ProducerIdAllocator
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.testing import Broker
@@ -100,21 +98,3 @@ def test_ids_continue_after_the_block_after_a_restart(tmp_path: Path) -> None:
         with Broker(data_dir=tmp_path) as broker, WireClient(broker.bootstrap_servers) as client:
             ids.append(client.call(InitProducerIdRequest(None, 1000), 4).producer_id)
     assert ids[1] >= ids[0] + 1000
-
-
-def test_requests_at_the_end_of_a_block_share_the_next_one() -> None:
-    async def main() -> None:
-        blocks = iter([range(2), range(1000, 1003)])
-
-        async def allocate() -> range:
-            await asyncio.sleep(0)
-            return next(blocks)
-
-        ids = ProducerIdAllocator(allocate)
-        assert ids.next_or_none() is None
-        assert await ids.next() == 0
-        assert ids.next_or_none() == 1
-        assert ids.next_or_none() is None
-        assert await asyncio.gather(*(ids.next() for _ in range(3))) == [1000, 1001, 1002]
-
-    asyncio.run(main())

@@ -96,7 +96,9 @@ class ClusterRequests:
     Attributes:
         listener: Name of the inter-broker listener.
         membership: The state of the cluster.
-        channel: The channel for forwarded requests and for blocks of producer ids, as in Kafka.
+        channel: The channel for forwarded requests.
+        block_channel: The channel for blocks of producer ids. A forwarded request may take seconds,
+            and the requests of a channel are executed one after the other.
         embedded: Execution of requests that other brokers forward.
         follower_sessions: The fetch sessions of followers.
         creations: Topics that Metadata and FindCoordinator requests create.
@@ -106,14 +108,21 @@ class ClusterRequests:
     listener: str
     membership: ClusterMembership
     channel: ControllerChannel
+    block_channel: ControllerChannel
     embedded: EmbeddedRequests
     follower_sessions: FollowerSessions
     creations: AutoTopicCreationManager
     forwarded: ForwardedBytes
 
+    @property
+    def channels(self) -> tuple[ControllerChannel, ...]:
+        """The channels to the controller."""
+        return self.channel, self.block_channel
+
     def close(self) -> None:
         """Fail the requests to the controller, and end the creation of topics."""
-        self.channel.close()
+        for channel in self.channels:
+            channel.close()
         self.creations.close()
 
     def check_controller(self) -> None:

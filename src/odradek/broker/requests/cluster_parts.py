@@ -35,18 +35,29 @@ def cluster_requests(
         KafkaError: INVALID_CONFIG. This broker has no inter-broker listener.
     """
     listener = inter_broker_listener(config)
-    channel = ControllerChannel(
-        membership.controller,
-        environment,
-        settings=ControllerChannelSettings(channel=channel_settings(config)),
-        client_id=f"broker-{config.node_id}-forwarding",
-        software=SOFTWARE,
-    )
+
+    def channel(purpose: str) -> ControllerChannel:
+        return ControllerChannel(
+            membership.controller,
+            environment,
+            settings=ControllerChannelSettings(channel=channel_settings(config)),
+            client_id=f"broker-{config.node_id}-{purpose}",
+            software=SOFTWARE,
+        )
+
     sessions = FollowerSessions(environment.clock, environment.randomness.between)
     creations = AutoTopicCreationManager(environment.timers)
     forwarded = ForwardedBytes(config.get_int("socket.request.max.bytes"))
-    embedded = EmbeddedRequests()
-    return ClusterRequests(listener, membership, channel, embedded, sessions, creations, forwarded)
+    return ClusterRequests(
+        listener,
+        membership,
+        channel("forwarding"),
+        channel("producer-ids"),
+        EmbeddedRequests(),
+        sessions,
+        creations,
+        forwarded,
+    )
 
 
 def channel_settings(config: BrokerConfig) -> ChannelSettings:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.client.connection import TooManyRequests, UnsupportedRequest
 from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from odradek.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
@@ -22,14 +23,14 @@ async def block_of_controller(cluster: ClusterRequests, broker_id: int) -> range
     """Return a block of producer ids from the active controller, which is another broker.
 
     Raises:
-        KafkaError: COORDINATOR_LOAD_IN_PROGRESS if the controller did not respond in time, as in
-            Kafka (``RPCProducerIdManager``). The client tries again. Another error if the
-            controller refuses, or if its response has no ids.
+        KafkaError: COORDINATOR_LOAD_IN_PROGRESS if the controller did not respond in time, or if it
+            refuses, as in Kafka (``RPCProducerIdManager``). The client tries again. Another error
+            if its response has no ids.
     """
     request = AllocateProducerIdsRequest(broker_id, cluster.membership.broker_epoch)
     try:
-        response = await wait(cluster.channel.send(request, AllocateProducerIdsResponse))
-    except OSError as error:
+        response = await wait(cluster.block_channel.send(request, AllocateProducerIdsResponse))
+    except (OSError, TooManyRequests, UnsupportedRequest) as error:
         reason = f"No producer ids from the controller: {error}"
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, reason) from error
     first, count = response.producer_id_start, response.producer_id_len
