@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.broker import replica_directories
+from odradek.broker.broker import BrokerServer
 from odradek.broker.heartbeats import (
     ASSIGNMENTS_MAX,
     BrokerHeartbeats,
@@ -22,12 +22,13 @@ from odradek.broker.heartbeats import (
     Sender,
 )
 from odradek.broker.replica_directories import ReplicaDirectories, Storage, replica_report
+from odradek.config.broker import BrokerConfig
 from odradek.controller.cluster_controller import ClusterController, HeartbeatResult
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import LOST_DIRECTORY, ZERO_UUID, BrokerId, Uuid
 from odradek.log.log_dir import LogDir
-from odradek.metadata.image import NO_LEADER, PartitionImage
+from odradek.metadata.image import NO_LEADER, BrokerRegistration, PartitionImage
 from odradek.protocol.codec import Message
 from odradek.protocol.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from odradek.protocol.messages.assign_replicas_to_dirs_response import (
@@ -318,21 +319,21 @@ def test_report_of_the_last_failure_is_repeated_until_the_controller_has_recorde
     async def test() -> None:
         channel = Channel(ConnectionError("refused"), BrokerHeartbeatResponse())
         sender = heartbeats(channel, [-1, 70])
-        assert await sender.report_last_failure([A, B], 10_000)
+        await sender.report_last_failure([A, B])
         assert [each.offline_log_dirs for each in channel.requests] == [[A, B]] * 2
-        assert await sender.report_last_failure([A, B], 10_000), "recorded already"
+        await sender.report_last_failure([A, B])  # recorded already
         await sender.stop()
 
     run_virtually(test())
 
 
-def test_report_of_the_last_failure_ends_at_its_timeout() -> None:
+def test_report_of_the_last_failure_waits_for_the_controller_without_a_limit() -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
-        sender = heartbeats(Channel(*[ConnectionError("refused")] * 100))
+        sender = heartbeats(Channel(*[ConnectionError("refused")] * 100, BrokerHeartbeatResponse()))
         began = loop.time()
-        assert not await sender.report_last_failure([A], 10_000)
-        assert loop.time() - began == 10
+        await sender.report_last_failure([A])
+        assert loop.time() - began > 60
         await sender.stop()
 
     run_virtually(test())
@@ -511,19 +512,24 @@ def test_e4_broker_stops_after_the_controller_has_recorded_that_its_last_directo
     run(test)
 
 
-def test_broker_stops_with_its_last_directory_if_the_controller_does_not_respond(
+def test_operator_stops_a_broker_whose_last_failure_the_controller_does_not_record(
     run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica_directories, "LAST_REPORT_TIMEOUT_MS", 100)
+    refused = asyncio.Event()
 
     async def refuse(*_: object, **__: object) -> HeartbeatResult:
+        refused.set()
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
     async def test(cluster: ClusterBrokers) -> None:
         monkeypatch.setattr(ClusterController, "broker_heartbeat", refuse)
         for each in cluster.servers[2].services.log_manager.log_dirs:
             each.fail(OSError("broken"), "test")
-        assert isinstance(await cluster.servers[2].failed(), KafkaError)
+        failure = asyncio.ensure_future(cluster.servers[2].failed())
+        await refused.wait()
+        assert not failure.done()
+        await cluster.stop(2)
+        assert isinstance(await failure, KafkaError)
         monkeypatch.undo()
 
     run(test)
@@ -602,3 +608,34 @@ def test_report_of_a_full_disk_that_arrives_when_it_has_space_is_corrected(
         assert list(replicas_of(delayed[-1]).values()) != [LOST_DIRECTORY]
 
     run(test)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_e4_broker_with_a_directory_without_an_id_registers_without_its_boot_id(
+    tmp_path: Path, count: int
+) -> None:
+    """The failure of such a directory cannot be reported. The second start has `count` of them."""
+    paths = [tmp_path / name for name in ("a", "b")]
+    properties = {
+        "log.dirs": ",".join(map(str, paths)),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+    }
+
+    async def registered() -> BrokerRegistration:
+        server = BrokerServer(BrokerConfig.from_properties(properties))
+        await server.start()
+        try:
+            (broker,) = server.services.image().brokers.values()
+            return broker
+        finally:
+            await server.stop()
+
+    first = asyncio.run(registered())
+    for path in paths[:count]:
+        file = path / "meta.properties"
+        lines = [each for each in file.read_text().splitlines() if "directory.id" not in each]
+        file.write_text("\n".join(lines))
+    second = asyncio.run(registered())
+    assert first.boot_id
+    assert second.boot_id == ("" if count else first.boot_id)
+    assert len(second.directories) == 2 - count

@@ -341,6 +341,9 @@ def test_e4_proof_needs_known_ids() -> None:
     unknown = replace(BEFORE, epoch=-1, boot_id="")
     assert not stopped_cleanly(unknown, -1, "", DIRECTORIES)
     assert stopped_cleanly(None, -1, "", DIRECTORIES)
+    without_ids = replace(BEFORE, boot_id="boot", directories=())
+    assert not stopped_cleanly(without_ids, -1, "boot", ())
+    assert stopped_cleanly(without_ids, without_ids.epoch, "boot", ())
 
 
 def test_e4_three_simultaneous_sigkills_need_no_operator() -> None:

@@ -515,7 +515,9 @@ class BrokerServer:
         environment = self._environment
         log_manager = self.services.log_manager
         online = [each.path for each in log_manager.log_dirs if not each.offline]
-        directory_ids = log_manager.directory_ids
+        ids = [log_manager.directory_ids.get(path) for path in online]
+        # A failure of a directory without an id cannot be reported.
+        proves_clean_stop = len(online) == len(log_manager.log_dirs) and None not in ids
         return BrokerRegistration(
             BrokerId(self.config.node_id),
             addresses[0].host,
@@ -524,8 +526,8 @@ class BrokerServer:
             addresses,
             incarnation_id=environment.randomness.uuid(),
             features={name: (each.min_level, each.max_level) for name, each in FEATURES.items()},
-            directories=tuple(directory_ids[path] for path in online if path in directory_ids),
-            boot_id=environment.files.boot_id,
+            directories=tuple(each for each in ids if each is not None),
+            boot_id=environment.files.boot_id if proves_clean_stop else "",
         )
 
     async def _find_takeover(self, log_manager: LogManager) -> Takeover | None:

@@ -230,27 +230,17 @@ class BrokerHeartbeats:
             timer.cancel()
         return self._reports.may_shut_down
 
-    async def report_last_failure(self, directories: Iterable[Uuid], timeout_ms: float) -> bool:
+    async def report_last_failure(self, directories: Iterable[Uuid]) -> None:
         """Report that no log directory works. Return when the controller has recorded it.
 
         Args:
             directories: The ids of all log directories.
-            timeout_ms: Upper bound of the wait.
-
-        Returns:
-            Whether the controller has recorded it.
         """
         self._reports.failed_directories.update(dict.fromkeys(directories))
         self._reports.has_no_directory = True
-        if self._reports.has_reported_failures:
-            return True
-        self._send()
-        timer = self._timers.call_later(timeout_ms / 1000, self._recorded.set)
-        try:
+        if not self._reports.has_reported_failures:
+            self._send()
             await self._recorded.wait()
-        finally:
-            timer.cancel()
-        return self._reports.has_reported_failures
 
     async def stop(self) -> None:
         """Send nothing from now on."""

@@ -7,8 +7,8 @@ it has in-sync followers. A replica that was reported is reported again when it 
 directory, or can be written again.
 
 A broker whose last log directory has failed stops. It reports the failure before, so that its next
-start does not count as clean, and waits a limited time for the controller. Its partitions are
-stopped by then and acknowledge nothing.
+start does not count as clean, and waits until the controller has recorded it. The wait ends earlier
+when the operator stops the broker. Its partitions are stopped by then and acknowledge nothing.
 
 A report reaches the controller late when this broker is cut off. It may be out of date by then. The
 metadata shows that, and the broker corrects it (`ReplicaDirectories.apply`).
@@ -45,11 +45,6 @@ SPACE_CHECK_MS = 1_000
 """Interval of the checks of a full disk."""
 FREE_BYTES_MIN = 64 * 1024 * 1024
 """Free space with which a disk that was full counts as writable again."""
-LAST_REPORT_TIMEOUT_MS = 10_000
-"""Limit of the wait until the controller has recorded that no log directory works.
-
-A controller that does not hear of this broker for so long has fenced it.
-"""
 
 
 class Storage(Enum):
@@ -153,18 +148,21 @@ class ReplicaDirectories:
         self._member.heartbeats.directory_failed(directory, replicas)
 
     async def _report_last(self) -> None:
-        """Report that no log directory works, and stop the broker."""
+        """Report that no log directory works, and stop the broker.
+
+        Nothing else depends on this broker, so it waits as long as the controller does not respond.
+        The controller has fenced it by then, but a fenced broker keeps its proof of a clean stop.
+        """
         self._member.lifecycle.last_directory_failed()
+        logger.warning(
+            "all log directories of broker %d have failed. It stops when the controller has "
+            "recorded that. If you stop it earlier, boot the machine before you start it again",
+            self._broker_id,
+        )
         try:
-            if not await self._member.heartbeats.report_last_failure(
-                self._log_manager.directory_ids.values(), LAST_REPORT_TIMEOUT_MS
-            ):
-                logger.warning(
-                    "the controller has not recorded within %d s that all log directories of "
-                    "broker %d have failed. The broker stops without that",
-                    LAST_REPORT_TIMEOUT_MS // 1000,
-                    self._broker_id,
-                )
+            await self._member.heartbeats.report_last_failure(
+                self._log_manager.directory_ids.values()
+            )
         finally:
             self._failed(
                 KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")

@@ -297,8 +297,8 @@ def stopped_cleanly(
 
     There are two proofs. The clean-shutdown file has the broker epoch of the last registration. Or
     the machine was not booted since, so that the page cache survived a SIGKILL. Both need all log
-    directories of the last registration. The controller removes the boot id from a registration
-    whose last log directory has failed.
+    directories of the last registration, and the second one their ids. The controller removes the
+    boot id from a registration whose last log directory has failed.
 
     Args:
         previous: The last registration of this id. None for a new broker, which has no records.
@@ -310,7 +310,7 @@ def stopped_cleanly(
         return True
     if not set(previous.directories) <= set(directories):
         return False
-    same_boot = bool(boot_id) and boot_id == previous.boot_id
+    same_boot = bool(boot_id and previous.directories) and boot_id == previous.boot_id
     return same_boot or clean_shutdown_epoch == previous.epoch >= 0
 
 
