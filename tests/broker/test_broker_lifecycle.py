@@ -415,6 +415,31 @@ def test_hazard_6_a_process_whose_claim_was_taken_while_it_loads_ends(loading_s:
         run(seed, test)
 
 
+def test_a_start_without_the_node_of_claims_in_its_next_session_ends() -> None:
+    """The store was changed, so waiting does not help."""
+
+    async def test(world: World) -> None:
+        broker, other = Broker(world), Broker(world)
+        await broker.lifecycle.open()
+        await broker.claim()
+        await other.lifecycle.open()
+        world.ensemble.expire(broker.store.session_id)
+        await asyncio.sleep(0)
+        while await other.store.children(znodes.STARTS):  # noqa: ASYNC110 - the timers
+            await asyncio.sleep(0.001)
+        await other.store.delete(znodes.STARTS, -1)
+        broker.store.disconnect()
+        await asyncio.sleep(QUIET_S)
+        (error,) = broker.failures
+        assert isinstance(error, KafkaError)
+        with pytest.raises(KafkaError, match="has no node /odradek/starts"):
+            await broker.lifecycle.register(broker.registration)
+        for each in (broker, other):
+            await each.lifecycle.close()
+
+    run(0, test)
+
+
 @pytest.mark.parametrize("is_registered", [True, False])
 def test_a_broker_that_cannot_begin_another_session_stops(is_registered: bool) -> None:
     """Otherwise it would run without a registration, and nothing would try again."""

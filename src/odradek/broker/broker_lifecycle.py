@@ -13,6 +13,10 @@ Processes that start together find no such node. Each of them creates the epheme
 long as the session of the start. A process that loses this session while it loads its logs begins
 another one and creates the node again. If another process has created it in between, the start ends
 with that error.
+
+A registered broker that has lost its session does not create that node again. Another process that
+starts at that time may create it, before or after the broker registers again. Only the first one of
+them to register runs, and the other one ends.
 """
 
 from __future__ import annotations
@@ -166,6 +170,7 @@ class BrokerLifecycle:
 
         Raises:
             KafkaError: DUPLICATE_BROKER_REGISTRATION. Another process has the id after the timeout.
+                INCONSISTENT_CLUSTER_ID. The nodes of the store were removed.
             StoreFailure: The session is not connected.
         """
         path = f"{znodes.STARTS}/{self._node_id}"
@@ -179,6 +184,11 @@ class BrokerLifecycle:
             except NodeExistsError:
                 waiting.check(self._duplicate(await self._registered_node()))
                 await self._timers.sleep(POLL_MS / 1000)
+            except NoNodeError as error:
+                reason = (
+                    f"the metadata store has no node {znodes.STARTS}. It was changed or removed"
+                )
+                raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason) from error
         await self.await_id(timeout_ms)
         self._claim_session_id, self._claim_timeout_ms = session_id, timeout_ms
 
@@ -243,7 +253,7 @@ class BrokerLifecycle:
                 if self._store.state not in (SessionState.LOST, SessionState.CLOSED):
                     logger.info("broker %d has claimed its id again", self._node_id)
                     return
-            except (StoreError, StoreFailure, UnknownOutcomeError) as error:
+            except (StoreFailure, UnknownOutcomeError) as error:
                 await self._retry("has not claimed its id", error)
             except Exception as error:  # noqa: BLE001 - the broker stops with it
                 self._claim_failure = error
