@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
+from odradek.environment.clock import ManualClock
+from odradek.environment.files import READ_WRITE, OpenFile
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.log.truncation import truncate_to
 from odradek.log.unified_log import UnifiedLog
+from tests.helpers.crashing_files import Crashed, CrashingFiles
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
@@ -368,6 +372,47 @@ def test_damaged_index_is_rebuilt_after_a_clean_stop_too(tmp_path: Path) -> None
     manager = open_manager(tmp_path, CONFIG)
     assert [path.read_bytes() for path in paths] == written
     manager.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_rebuilt_index_below_the_recovery_point_survives_a_power_cut_at_each_step(
+    tmp_path: Path, seed: int, damaged: int
+) -> None:
+    """No flush of the log syncs these files again."""
+    crash_at = 0
+    while True:
+        root, files = tmp_path / str(crash_at), CrashingFiles()
+        manager = open_manager(root, CONFIG, files)
+        log = open_log(manager)
+        for at in range(6):
+            append_transactional(log, [bytes(300)], 1, at)
+            append_marker(log, 1, committed=False)
+        log.flush()
+        manager.checkpoint()
+        aborted = log.segments.aborted_transactions(0, END)
+        manager.close(clean=False)
+        path = str(sorted(Path(log.directory).glob("*.txnindex"))[damaged])
+        handle = OpenFile(files, files.open(path, READ_WRITE))
+        files.pwrite(handle.fd, b"\xff" * 40, 0)
+        files.fsync(handle.fd)
+        files.crash_at, crashed = crash_at, False
+        manager = LogManager([str(root)], CONFIG, ManualClock(NOW_MS), files=files)
+        try:
+            manager.load("cluster", 1)
+        except Crashed:
+            crashed = True
+        files.crash_at = None
+        manager.unlock()
+        files.crash(root, random.Random(seed))
+        manager = open_manager(root, CONFIG, files)
+        log = open_log(manager)
+        assert log.segments.aborted_transactions(0, END) == aborted, crash_at
+        manager.close(clean=False)
+        if not crashed:
+            break
+        crash_at += 1
+    assert crash_at > 5
 
 
 def test_truncation_cuts_the_index_and_reopens_the_ended_transaction(log: UnifiedLog) -> None:

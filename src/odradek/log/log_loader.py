@@ -312,7 +312,9 @@ class LogLoader:
         del self._segments[start:end]
 
     def _damaged_txn_indexes(self) -> int | None:
-        """Remove the transaction indexes from the first damaged index on. They are rebuilt later.
+        """Empty the transaction indexes from the first damaged index on. They are rebuilt later.
+
+        Their files stay until then (`TransactionIndex.write_rebuilt`).
 
         Returns:
             The base offset of the segment with the first damaged index, or None if there is none.
@@ -326,7 +328,7 @@ class LogLoader:
                     "%s. This transaction index and the later ones are built again", error
                 )
                 for each in self._segments[at:]:
-                    each.reset_txn_index()
+                    each.rebuild_txn_index()
                 return segment.base_offset
         return None
 
@@ -369,6 +371,9 @@ class LogLoader:
         producers = load_producers(
             files, directory, found, segments, log_end_offset, recovered_from
         )
+        for segment in segments:
+            if segment.txn_index is not None:
+                segment.txn_index.write_rebuilt()
         bases = {segment.base_offset for segment in segments}
         delete_stray_producer_files(files, directory, found, bases)
         return producers

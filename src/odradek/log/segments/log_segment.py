@@ -373,6 +373,12 @@ class LogSegment:
             self._pool.files.unlink(self.txn_index.path)
             self.txn_index = None
 
+    def rebuild_txn_index(self) -> None:
+        """Forget the entries of the index, which is damaged. The file stays until the new one."""
+        if self.txn_index is not None:
+            path = self.txn_index.path
+            self.txn_index = TransactionIndex(self._pool.files, path, is_rebuilt=True)
+
     def begin(self, first_timestamp: int) -> None:
         """Record the largest timestamp of the first batch, which is or will be appended."""
         self.first_timestamp = first_timestamp

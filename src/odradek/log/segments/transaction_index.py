@@ -22,7 +22,15 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from odradek.environment.files import READ_WRITE, UPDATE, Files, OpenFile, read_file, write_all
+from odradek.environment.files import (
+    READ_WRITE,
+    UPDATE,
+    Files,
+    OpenFile,
+    read_file,
+    write_all,
+    write_file,
+)
 from odradek.log.residency import NotResident
 from odradek.log.segments.offset_index import CorruptIndex
 
@@ -48,12 +56,18 @@ class TransactionIndex:
     The entries are kept in memory after their first use.
     """
 
-    __slots__ = ("_data", "_files", "path", "size")
+    __slots__ = ("_data", "_files", "_is_rebuilt", "path", "size")
 
-    def __init__(self, files: Files, path: str, size: int = 0) -> None:
+    def __init__(self, files: Files, path: str, size: int = 0, *, is_rebuilt: bool = False) -> None:
+        """Use an existing file of `size` bytes, or none.
+
+        With `is_rebuilt` the entries are in memory only until `write_rebuilt`, because the file is
+        damaged.
+        """
         self._files = files
         self.path = path
         self.size = size
+        self._is_rebuilt = is_rebuilt
         self._data: bytearray | None = None if size else bytearray()
 
     def __len__(self) -> int:
@@ -68,11 +82,22 @@ class TransactionIndex:
         """
         data = self._loaded()
         packed = ENTRY.pack(_VERSION, *entry)
-        flags = READ_WRITE if self.size else READ_WRITE | os.O_TRUNC
-        handle = OpenFile(self._files, self._files.open(self.path, flags))
-        write_all(self._files, handle.fd, packed, self.size)
+        if not self._is_rebuilt:
+            flags = READ_WRITE if self.size else READ_WRITE | os.O_TRUNC
+            handle = OpenFile(self._files, self._files.open(self.path, flags))
+            write_all(self._files, handle.fd, packed, self.size)
         data += packed
         self.size += ENTRY_BYTES
+
+    def write_rebuilt(self) -> None:
+        """Replace the damaged file, and return when the new one is on the disk.
+
+        A power cut leaves the damaged file or the new one. A missing file would be an index without
+        entries, and readers of committed records would see aborted ones.
+        """
+        if self._is_rebuilt:
+            write_file(self._files, self.path, bytes(self._loaded()), sync=True)
+            self._is_rebuilt = False
 
     def load(self) -> None:
         """Read the entries into memory unless they are loaded."""
@@ -154,7 +179,7 @@ class TransactionIndex:
 
     def drop(self) -> None:
         """Free the memory. The file is read again when it is needed."""
-        if self.size:
+        if self.size and not self._is_rebuilt:
             self._data = None
 
     def _loaded(self) -> bytearray:
