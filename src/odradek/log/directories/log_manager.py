@@ -56,6 +56,8 @@ CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: interval between writes of the recovery points."""
 HIGH_WATERMARK_INTERVAL_MS = 5_000
 """``replica.high.watermark.checkpoint.interval.ms``."""
+NEW_ENTRIES_INTERVAL_MS = 1_000
+"""Interval between writes of the recovery points of new logs while `maintain` flushes others."""
 PRODUCER_EXPIRATION_MS = 86_400_000
 _logger = logging.getLogger(__name__)
 
@@ -639,9 +641,17 @@ class LogManager:
         a flush moved them, or when their interval is over, and the high watermarks when theirs is
         over. Remove files whose delay is over. A directory that fails goes offline, and the others
         are still served.
+
+        The entries of new logs are written first, and then again every `NEW_ENTRIES_INTERVAL_MS`.
+        Otherwise the first roll of a log writes them on the owner's thread.
         """
-        moved = any(log_dir.checkpoint_due for log_dir in self.log_dirs)
+        moved = any(d.checkpoint_due for d in self.log_dirs if not d.offline)
+        self._write_checkpoints(self._write_new_entries)
+        written_ms = self.clock.monotonic_ms()
         for log in self.all_logs():
+            if self.clock.monotonic_ms() - written_ms >= NEW_ENTRIES_INTERVAL_MS:
+                self._write_checkpoints(self._write_new_entries)
+                written_ms = self.clock.monotonic_ms()
             try:
                 moved |= log.flusher.flush_if_due(now_ms, log.config.flush_ms)
             except KafkaError as error:
@@ -657,7 +667,6 @@ class LogManager:
         elif now_ms >= self._next_high_watermarks_ms:
             self._next_high_watermarks_ms = now_ms + self._high_watermark_interval_ms
             self._write_checkpoints(self._write_high_watermarks)
-        self._write_checkpoints(self._write_new_entries)
         for log_dir in self.log_dirs:
             # The log start offset must be on the disk before the segments below it are removed.
             if not log_dir.offline and not log_dir.checkpoint_due:
@@ -706,6 +715,7 @@ class LogManager:
 
     def _checkpoint_directory(self, log_dir: LogDir) -> None:
         request = log_dir.request_checkpoint()
+        log_dir.clear_new_logs()
         for name, collect in self._collectors(log_dir).items():
             self._checkpoints[log_dir][name].write(collect)
         # Before a truncation cuts: new records below the compacted offset would count as clean.
