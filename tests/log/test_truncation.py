@@ -23,7 +23,6 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
-from odradek.log.log_dir import LogDir
 from odradek.log.residency import NotResident
 from odradek.log.segments import log_segments
 from odradek.log.state import checkpoints
@@ -38,6 +37,7 @@ from tests.log.builders import (
     append,
     append_marker,
     append_transactional,
+    batch_of,
     open_log,
     open_manager,
     read_all,
@@ -490,10 +490,14 @@ class StoppedInARename(FaultyFiles):
             stop()
 
 
+@pytest.mark.parametrize("is_follower", [False, True])
 def test_new_topic_of_the_same_name_has_no_files_before_the_truncation_of_the_old_one_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, is_follower: bool
 ) -> None:
-    """The truncation renames files by path, and the segments of both logs have the same names."""
+    """The truncation renames files by path, and the segments of both logs have the same names.
+
+    An append is refused until then, because the owner of the logs must not wait.
+    """
     files = StoppedInARename()
     manager = opened(tmp_path, files)
     log = open_log(manager)
@@ -501,39 +505,33 @@ def test_new_topic_of_the_same_name_has_no_files_before_the_truncation_of_the_ol
     log.high_watermark = 2
     truncations = LogTruncations()
     truncations.truncate_to(log, 3)
-    in_rename, creates = threading.Event(), threading.Event()
+    in_rename, refused = threading.Event(), threading.Event()
 
     def stop() -> None:
         in_rename.set()
-        creates.wait()
+        refused.wait()
 
     files.stop = stop
-    prepare_directory, is_cut = LogDir.prepare_directory, []
-    cut = UnifiedLog.cut
-
-    def cut_and_note(log: UnifiedLog) -> None:
-        try:
-            cut(log)
-        finally:
-            is_cut.append(True)
-
-    def prepare(log_dir: LogDir, topic_partition: TopicPartition) -> None:
-        creates.set()
-        prepare_directory(log_dir, topic_partition)
-        assert is_cut, "the old log is still being cut"
-
-    monkeypatch.setattr(UnifiedLog, "cut", cut_and_note)
-    monkeypatch.setattr(LogDir, "prepare_directory", prepare)
     thread = threading.Thread(target=truncations.execute)
     thread.start()
     try:
         in_rename.wait()
         manager.delete(log.topic_partition)
         new = manager.create(log.topic_partition, Uuid(bytes(15) + b"2"))
-        values = fill(new)
+        with pytest.raises(KafkaError) as caught:
+            if is_follower:
+                batch = batch_of([b"x"])
+                batch[12:16] = bytes(4)  # the leader epoch 0
+                new.append_as_follower(memoryview(batch), 0, now_ms=NOW_MS)
+            else:
+                append(new, [b"x"])
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not new.on_disk and not new.log_end_offset and not new.log_dir.offline
+        assert not Path(new.directory).exists()
     finally:
-        creates.set()
+        refused.set()
         thread.join()
+    values = fill(new)
     assert values_of(new) == values
     assert not list(Path(new.directory).glob("*.deleted"))
     manager.close()

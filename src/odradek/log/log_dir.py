@@ -138,14 +138,19 @@ class LogDir:
         """Return when a new directory of this partition may be created.
 
         The checkpoints must not have entries of a deleted partition of the same name. This waits
-        for the disk if the partition was deleted a moment ago. It also waits for the truncation of
-        a deleted log, which would take the files of the new log for its own.
+        for the disk if the partition was deleted a moment ago. It does not wait for the truncation
+        of a deleted log, which may last for seconds. That truncation would take the files of the
+        new log for its own.
 
         Raises:
+            KafkaError: KAFKA_STORAGE_ERROR. A deleted log of this name is still being truncated.
+                Nothing has changed, and the call can be repeated.
             OSError: The checkpoints could not be written.
         """
-        with self._truncation_of(topic_partition):
-            pass
+        truncation = self._truncation_of(topic_partition)
+        if not truncation.acquire(blocking=False):
+            raise self.error(f"a deleted log of {topic_partition} is still being truncated")
+        truncation.release()
         if self._write_removals is not None:
             self._write_removals(self, topic_partition)
 
