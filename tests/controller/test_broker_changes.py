@@ -240,6 +240,69 @@ def test_change_gives_a_consistent_partition_one_epoch_later(
         assert (record.leader, record.isr) == (LEADER_UNCHANGED, None), "the change is complete"
 
 
+@st.composite
+def _partitions(draw: st.DrawFn) -> tuple[PartitionImage, int]:
+    """Return a partition with a leader, as it is between two changes, and its minimum."""
+    replicas = draw(st.permutations(_brokers(*range(1, draw(st.integers(2, 4)) + 1))))
+    isr = tuple(replicas[: draw(st.integers(1, len(replicas)))])
+    minimum = draw(st.integers(1, len(replicas)))
+    others = [each for each in replicas if each not in isr]
+    elr = tuple(others[:1]) if len(isr) < minimum and draw(st.booleans()) else ()
+    leader = draw(st.sampled_from(isr))
+    order = tuple(draw(st.permutations(replicas)))
+    return PartitionImage(0, leader, 4, 7, order, isr, elr=elr), minimum
+
+
+@given(
+    _partitions(),
+    st.lists(st.sampled_from(["stays", "ends", "clean", "unclean", "lost"]), min_size=4),
+    st.permutations(range(4)),
+    st.sets(st.integers(1, 4)),
+    st.booleans(),
+)
+def test_e4_member_that_has_all_records_leads_whatever_else_ends_in_the_same_change(
+    partition_and_minimum: tuple[PartitionImage, int],
+    states: list[str],
+    order: list[int],
+    fenced: set[int],
+    is_take_over: bool,
+) -> None:
+    """Each member of ISR and ELR has the records below the high watermark before the change."""
+    before, minimum = partition_and_minimum
+    state = {BrokerId(n + 1): states[n] for n in order if BrokerId(n + 1) in before.replicas}
+    registered = {
+        broker: _registration(broker, fenced=broker in fenced and broker not in before.isr)
+        for broker in state
+    }
+    image = _image(before)
+    image = replace(image, brokers=image.brokers.with_changes(registered))
+    changes, back = BrokerChanges(), BrokerChanges()
+    for broker, found in registered.items():
+        if state[broker] == "ends":
+            changes.after[broker] = replace(found, fenced=True)
+        elif state[broker] != "stays":
+            back.after[broker] = replace(found, epoch=2)
+            changes.after[broker] = replace(found, epoch=2, fenced=not is_take_over)
+            changes.restarts[broker] = state[broker] == "clean"
+            if state[broker] == "lost":
+                changes.lost.add(broker)
+    for each in (changes, back):  # a broker is unfenced when it has caught up
+        image = _after(image, _records(image, each, min_insync_replicas=minimum))
+    after = _first(image)
+    complete = {
+        each for each in (*before.isr, *before.elr) if state[each] not in ("unclean", "lost")
+    }
+    if any(image.is_eligible(each) for each in complete):
+        assert after.leader in complete
+    if not after.leader_recovery_state:
+        assert {*after.isr, *after.elr} <= complete
+    assert not any(state[each] == "lost" for each in (*after.isr, *after.last_known_elr))
+    if before.leader in changes.restarts:
+        assert after.leader_epoch > before.leader_epoch
+    elif after.leader == before.leader:
+        assert after.leader_epoch == before.leader_epoch
+
+
 # --- lost directories ---
 
 

@@ -321,3 +321,36 @@ def test_take_over_names_the_znode_that_is_not_json(
             world.advance(5)
         assert world.active() is not None
         world.ensemble.violations.clear()  # the writes are not those of a controller
+
+
+@pytest.mark.parametrize("is_same_process", [True, False])
+def test_e4_follower_that_registers_again_before_the_leader_is_gone_leads(
+    is_same_process: bool,
+) -> None:
+    """The next controller finds both changes at its take-over. The follower has all records."""
+    with running() as world:
+        active = world.active()
+        assert active is not None
+        follower = next(each for each in world.nodes.values() if each is not active)
+        topic = NewTopic("a", -1, -1, assignments=[(0, [active.id, follower.id])])
+        world.run(world.controller().create_topics([topic]))
+        world.advance(3)
+        assert (_partition(world).leader, len(_partition(world).isr)) == (active.id, 2)
+        world.run(active.kill())
+        world.advance(2)
+        session_id = follower.store.session_id
+        if not is_same_process:
+            follower.clean_epoch = follower.broker_epoch
+            world.run(follower.kill())
+        world.ensemble.expire(session_id)
+        if not is_same_process:
+            world.run(follower.restart())
+        world.advance(60)
+        after = _partition(world)
+        assert (after.leader, after.isr, after.elr) == (follower.id, (follower.id,), ())
+        assert not after.leader_recovery_state
+        active.boot_id = "booted again"
+        world.run(active.restart())
+        world.advance(20)
+        assert _partition(world) == after
+        _stable(world)

@@ -11,13 +11,13 @@ other order it would take a broker that restarted uncleanly for an in-sync repli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass, field, replace
 
 from odradek.controller.election import (
     Acceptable,
+    Election,
     ElectionPolicy,
-    broker_registered,
     changed_partition,
     without_brokers,
     without_lost_log,
@@ -147,12 +147,13 @@ class _Situation:
             for broker in self._restarts
         )
 
-    def _may_have_lost(self, partition: PartitionImage, broker: BrokerId) -> bool:
-        """Return whether the replica's directory is missing, or is not known."""
+    def _has_lost(self, partition: PartitionImage, broker: BrokerId) -> bool:
+        """Return whether the replica's directory is missing, or may be the one that is missing."""
         directory = directory_of(partition, broker)
         found = self._brokers.get(broker)
         return (
-            found is not None
+            broker in self._lost
+            and found is not None
             and broker in partition.replicas
             and (directory == ZERO_UUID or directory not in found.directories)
         )
@@ -170,29 +171,52 @@ class _Situation:
             before is not None and directory != LOST_DIRECTORY and not is_online(before, directory)
         )
 
+    def _is_clean(self, partition: PartitionImage, broker: BrokerId) -> bool:
+        """Return whether a replica still has its records after the restart of its broker."""
+        return (
+            self._restarts[broker]
+            and not self._has_lost(partition, broker)
+            and not self._had_failed(partition, broker)
+        )
+
     def changed(self, partition: PartitionImage, policy: ElectionPolicy) -> PartitionImage | None:
-        """Return the partition after the changes, one epoch later. None if it is as before."""
+        """Return the partition after the changes, one epoch later. None if it is as before.
+
+        All members that restarted or may not lead leave the ISR in one step. Each of them had all
+        records below the high watermark. In several steps, only the last one would go to the ELR.
+        """
         acceptable = acceptable_leader(self._brokers, partition)
+        restarted = [each for each in self._restarts if each in (*partition.isr, *partition.elr)]
+        leaving = [each for each in partition.isr if each in restarted or not acceptable(each)]
         now = partition
-        for broker, clean in self._restarts.items():
-            if broker in self._lost and self._may_have_lost(partition, broker):
-                now = without_lost_log(now, broker, acceptable, policy) or now
-            elif broker in now.isr or broker in now.elr:
-                has_all = clean and not self._had_failed(partition, broker)
-                now = broker_registered(now, broker, acceptable, policy, clean=has_all) or now
-        ineligible = [each for each in now.isr if not acceptable(each)]
-        if ineligible:
-            now = without_brokers(now, ineligible, acceptable, policy) or now
+        if restarted or leaving:
+            # A broker that restarted can lead in the second step only. It begins a leader epoch.
+            now = (
+                without_brokers(
+                    partition,
+                    leaving,
+                    lambda each: each not in self._restarts and acceptable(each),
+                    policy,
+                    election=Election.ONLINE,
+                    unclean_restarts=[
+                        each for each in restarted if not self._is_clean(partition, each)
+                    ],
+                )
+                or now
+            )
+        if len(partition.replicas) > 1:
+            now = _without_last_known(now, [b for b in self._lost if self._has_lost(partition, b)])
         if now.leader == NO_LEADER or now.elr:
             now = changed_partition(now, acceptable, policy) or now
-        lost_leader = now.leader == NO_LEADER != partition.leader
-        has_log = partition.leader not in self._lost or not self._may_have_lost(
-            partition, partition.leader
-        )
-        if lost_leader and has_log and not now.isr and not now.last_known_elr:
-            # One change took the leader, and another one the last member of the ISR.
-            now = replace(now, last_known_elr=(partition.leader,))
         return one_epoch_later(partition, now)
+
+
+def _without_last_known(partition: PartitionImage, lost: Collection[BrokerId]) -> PartitionImage:
+    """Forget a last known leader that begins again with an empty log, as `without_lost_log`."""
+    known = tuple(each for each in partition.last_known_elr if each not in lost)
+    if known == partition.last_known_elr:
+        return partition
+    return replace(partition, last_known_elr=known, partition_epoch=partition.partition_epoch + 1)
 
 
 def with_directories(

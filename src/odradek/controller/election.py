@@ -185,13 +185,23 @@ def without_brokers(
     brokers: Collection[BrokerId],
     acceptable: Acceptable,
     policy: ElectionPolicy,
+    *,
+    election: Election | None = None,
+    unclean_restarts: Collection[BrokerId] = (),
 ) -> PartitionImage | None:
-    """Remove brokers that are fenced or in controlled shutdown from the ISR (rules E1 and E5).
+    """Remove brokers that are fenced, in controlled shutdown or restarted from the ISR (E1, E5).
 
     `acceptable` must refuse them. Members that leave an ISR below the minimum go to the ELR.
     """
     isr = tuple(each for each in partition.isr if each not in brokers)
-    return changed_partition(partition, acceptable, policy, isr=isr)
+    return changed_partition(
+        partition,
+        acceptable,
+        policy,
+        election=election,
+        isr=isr,
+        unclean_restarts=unclean_restarts,
+    )
 
 
 def broker_registered(
@@ -207,12 +217,11 @@ def broker_registered(
     The previous process of the broker has ended, so the broker leaves the ISR and any leadership,
     even if its session has not expired. The ELR keeps it only if `stopped_cleanly` (rule E4).
     """
-    isr = tuple(each for each in partition.isr if each != broker)
-    return changed_partition(
+    return without_brokers(
         partition,
+        (broker,),
         lambda other: other != broker and acceptable(other),
         policy,
-        isr=isr,
         unclean_restarts=() if clean else (broker,),
     )
 
