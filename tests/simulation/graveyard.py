@@ -2,6 +2,7 @@
 
 The collection of a suspended coroutine runs its `finally` blocks. A killed process runs no code, so
 its tasks must stay referenced. `Graveyard.close` drops them all, and ignores what their code does.
+That code may create further tasks, which keep objects of its process until the next collection.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import gc
 import logging
 import sys
 import warnings
+import weakref
 from typing import Any
 
 from odradek import result_tasks
 from tests.simulation.event_loop import SimulatedLoop
 from tests.simulation.scheduler import Scheduler
+
+COLLECTIONS_MAX = 10
+"""Limit of the collections until no loop is left. One suffices, as a rule."""
 
 
 class Graveyard:
@@ -23,9 +28,11 @@ class Graveyard:
 
     def __init__(self) -> None:
         self._kept: list[Any] = []
+        self._loops: weakref.WeakSet[SimulatedLoop] = weakref.WeakSet()
 
     def bury(self, loop: SimulatedLoop, *others: object) -> None:
         """Kill a loop, and keep its tasks and other objects of its process."""
+        self._loops.add(loop)
         self._kept.append((loop, asyncio.all_tasks(loop), loop.kill(), others))
 
     def close(self, scheduler: Scheduler) -> None:
@@ -35,15 +42,20 @@ class Graveyard:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # coroutines that were never awaited
-                dead = [
-                    task
-                    for task in result_tasks._tasks
-                    if isinstance(task.get_loop(), SimulatedLoop)
-                ]
-                result_tasks._tasks.difference_update(dead)
                 self._kept.clear()
                 scheduler.clear()
-                gc.collect()
+                for _ in range(COLLECTIONS_MAX):
+                    _drop_tasks()
+                    gc.collect()
+                    if not self._loops:
+                        break
         finally:
             logging.disable(logging.NOTSET)
             sys.unraisablehook = hook
+
+
+def _drop_tasks() -> None:
+    """Drop the references of `result_tasks` to the tasks of dead processes."""
+    tasks = result_tasks._tasks
+    dead = [task for task in tasks if isinstance(task.get_loop(), SimulatedLoop)]
+    tasks.difference_update(dead)

@@ -562,12 +562,16 @@ class Simulation:
 
     def close(self) -> None:
         """Drop all objects of the run."""
+        self._end_all()
+        graveyard, scheduler = self._graveyard, self.scheduler
+        self.__dict__.clear()  # the graveyard's collection must find all objects of dead processes
+        graveyard.close(scheduler)
+
+    def _end_all(self) -> None:
+        """Kill all processes. No local variable of `close` may refer to an object of them."""
         self._patches.undo()
         self.draining = True
         for machine in self.machines:
             machine.on_end = lambda *_: None
             machine.kill()
         self._graveyard.bury(self.client_loop)
-        graveyard, scheduler = self._graveyard, self.scheduler
-        self.__dict__.clear()  # the graveyard's collection must find all objects of dead processes
-        graveyard.close(scheduler)

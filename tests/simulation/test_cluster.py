@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,18 @@ def test_three_brokers_keep_all_invariants(seed: int) -> None:
         "images compared",
     ):
         assert outcome.counts[what], what
+
+
+def test_no_process_of_a_run_is_left_after_it() -> None:
+    """Its destructors would run later, and report errors at the exit of the interpreter."""
+    simulation = Simulation(1, 3, 15)
+    simulation.run()
+    processes = [machine.process for machine in simulation.machines]
+    loops = weakref.WeakSet([simulation.client_loop, *(each.loop for each in processes if each)])
+    del processes
+    assert loops
+    simulation.close()
+    assert not loops
 
 
 def test_a_seed_of_a_cluster_is_one_trace_in_two_interpreters() -> None:
