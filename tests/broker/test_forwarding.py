@@ -720,6 +720,15 @@ def test_a_missing_block_of_producer_ids_is_retriable(run: Any, short_timeouts: 
 # --- what a listener offers ---
 
 
+def test_brokers_connect_while_clients_use_all_connections(run: Any) -> None:
+    async def test(brokers: TwoBrokers) -> None:
+        for _ in range(2):
+            await brokers.call(ApiVersionsRequest("a", "1"), ApiVersionsResponse, CONTROLLER_ID)
+        assert (await brokers.call(CREATE, CreateTopicsResponse)).topics[0].error_code == 0
+
+    run(test, **{"max.connections": "2"})
+
+
 def test_apis_between_brokers_are_listed_on_the_inter_broker_listener_only(run: Any) -> None:
     async def test(brokers: TwoBrokers) -> None:
         async def listed(listener: str) -> set[int]:

@@ -138,12 +138,14 @@ class Peer:
         self.sock = sock
 
     @classmethod
-    async def connect(cls, server: Server, receive_buffer: int | None = None) -> Peer:
+    async def connect(
+        cls, server: Server, receive_buffer: int | None = None, endpoint_number: int = 0
+    ) -> Peer:
         sock = socket.socket()
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         sock.setblocking(False)
-        endpoint = server.endpoints[0]
+        endpoint = server.endpoints[endpoint_number]
         peer = cls(sock)
         await asyncio.get_running_loop().sock_connect(sock, (endpoint.host, endpoint.port))
         return peer

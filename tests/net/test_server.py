@@ -167,6 +167,56 @@ def test_at_max_connections_new_connections_wait(loop: str) -> None:
 
 
 @on_both_loops
+def test_at_max_connections_a_broker_replaces_the_client_that_is_idle_longest(loop: str) -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        server = Server(
+            echo,
+            clock=clock,
+            timers=LoopTimers(),
+            limits=NetLimits(connections_max=3),
+            protected_listener="BROKERS",
+        )
+        await server.start([Endpoint(name, "127.0.0.1", 0) for name in ("CLIENTS", "BROKERS")])
+        clients, brokers = range(2)
+
+        async def connect(endpoint_number: int) -> Peer:
+            peer = await Peer.connect(server, endpoint_number=endpoint_number)
+            await peer.send(frame(b"question"))
+            return peer
+
+        peers = [await connect(clients) for _ in range(3)]
+        for peer in peers:
+            assert await peer.read_frame() == b"question"
+        for used in (peers[2], peers[0], peers[1]):
+            clock.advance(1_000)
+            server.tick()
+            assert await responds(used)
+        clock.advance(1_000)
+        server.tick()
+        server.tick()
+        waiting = await connect(clients)
+        first, second = [await connect(brokers) for _ in range(2)]
+        assert await first.read_frame() == await second.read_frame() == b"question"
+        assert await peers[2].ended() and await peers[0].ended()
+        assert await responds(peers[1])
+        assert len(server.connections) == 3
+        third = await connect(brokers)
+        assert await peers[1].ended()
+        fourth = await connect(brokers)
+        for peer in (third, fourth):
+            assert await peer.read_frame() == b"question"
+        first.close()
+        second.close()
+        assert await waiting.read_frame() == b"question"
+        for peer in (third, fourth, waiting):
+            peer.close()
+        await server.stop()
+
+    run(main(), loop)
+
+
+@on_both_loops
 def test_an_address_with_too_many_connections_is_rejected(loop: str, caplog: Any) -> None:
     async def main() -> None:
         limits = NetLimits(connections_max_per_ip=1)

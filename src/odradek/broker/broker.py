@@ -557,6 +557,8 @@ class BrokerServer:
     def _make_server(self, dispatch: Dispatch) -> Server:
         """Make the server, which does not listen yet."""
         self._stopping.add("the connections", self._end_serving, self._stopping.limits.parts_ms)
+        cluster = self.services.cluster
+        has_others = len({name for name, *_ in listeners(self.config)}) > 1
         self._server = Server(
             dispatch,
             clock=self._clock,
@@ -564,6 +566,7 @@ class BrokerServer:
             network=self._environment.network,
             limits=_net_limits(self.config),
             executor=self._threads.executor,
+            protected_listener=cluster.listener if cluster is not None and has_others else None,
         )
         return self._server
 

@@ -143,7 +143,9 @@ NETWORK_CONFIGS = [
         _INT,
         INT_MAX,
         _MEDIUM,
-        "Maximum number of connections. Others wait in the accept queue until one closes.",
+        "Maximum number of connections. Others wait in the accept queue until one closes. If the "
+        "brokers of a cluster have a listener of their own, its connections replace idle ones of "
+        "clients.",
         at_least(0),
         _CLUSTER,
     ),

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -680,6 +681,16 @@ class Connection(asyncio.BufferedProtocol):
     def closing(self) -> bool:
         """Whether the connection closes as soon as its peer has received the last responses."""
         return self._stopping
+
+    @property
+    def used_ms(self) -> float:
+        """The time of the last use, for comparison: the last check for idleness that found any.
+
+        A connection that was used since then counts as in use.
+        """
+        if self.closing:
+            return 0.0
+        return math.inf if self._active or self.waits_for_broker else self._idle_since_ms
 
     @property
     def waits_for_broker(self) -> bool:

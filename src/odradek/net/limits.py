@@ -140,7 +140,9 @@ class NetLimits(NamedTuple):
     connections read into small buffers of `SCRATCH_BYTES_MIN`.
     """
     connections_max: int = 2_147_483_647
-    """max.connections: at the limit new connections wait in the system's accept queue."""
+    """max.connections: at the limit new connections wait in the system's accept queue. Those of a
+    protected listener replace a connection of another listener.
+    """
     connections_max_per_ip: int = 2_147_483_647
     """max.connections.per.ip: further connections from the same address are closed."""
     connections_max_per_ip_overrides: Mapping[str, int] = MappingProxyType({})

@@ -103,7 +103,7 @@ class Listener:
         self,
         endpoint: Endpoint,
         sock: ListeningSocket,
-        accept: Callable[[Endpoint, StreamSocket], bool],
+        accept: Callable[[Endpoint, StreamSocket], None],
         timers: Timers,
     ) -> None:
         """Listen on a bound socket.
@@ -111,7 +111,7 @@ class Listener:
         Args:
             endpoint: The endpoint that `sock` was bound for.
             sock: The listening socket.
-            accept: Takes over an accepted socket. Returns whether there is room for another one.
+            accept: Takes over an accepted socket. It may pause this listener.
             timers: Call `resume` after a lack of descriptors.
         """
         host, port = sock.address
@@ -159,8 +159,7 @@ class Listener:
                     return
                 logger.debug("a connection ended before it was accepted: %s", error)
                 continue
-            if not self._accept(self.endpoint, sock):
-                self.pause()
+            self._accept(self.endpoint, sock)
 
     def _rest(self, error: OSError) -> None:
         """Try again later: the system has no descriptor or memory for a connection."""

@@ -73,6 +73,10 @@ class Server:
     """A server of `dispatch` on any number of endpoints, on the event loop that runs `start`.
 
     `executor` reads log files that are not in the page cache. None is the loop's own executor.
+
+    At `connections_max` new connections wait. Those of the listener `protected_listener` do not. As
+    in Kafka, each of them replaces the connection of another listener that is idle for the longest
+    time.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class Server:
         network: Network | None = None,
         limits: NetLimits | None = None,
         executor: Executor | None = None,
+        protected_listener: str | None = None,
     ) -> None:
         self.limits = limits or NetLimits()
         self.budget = MemoryBudget(self.limits.request_bytes_queued_max)
@@ -92,6 +97,8 @@ class Server:
         self._network: Network = network or SocketNetwork()
         self._dispatch = dispatch
         self._executor = executor
+        self._protected_listener = protected_listener
+        self._replaced: dict[Connection, None] = {}
         self._listeners: list[Listener] = []
         self._accepted: set[asyncio.Task[None]] = set()
         self._per_ip: Counter[str] = Counter()
@@ -236,13 +243,13 @@ class Server:
         self._schedule_tick()
         self.tick()
 
-    def _accept(self, endpoint: Endpoint, sock: StreamSocket) -> bool:
-        """Take over an accepted socket. Return whether there is room for another one."""
+    def _accept(self, endpoint: Endpoint, sock: StreamSocket) -> None:
+        """Take over an accepted socket. Pause the listeners for which there is no further room."""
         try:
             host = plain_address(sock.getpeername())[0]
         except OSError:  # the peer has disconnected already
             sock.close()
-            return True
+            return
         limit = self.limits.connections_max_per_ip_overrides.get(
             host, self.limits.connections_max_per_ip
         )
@@ -251,13 +258,34 @@ class Server:
                 "rejected a connection from %s: max.connections.per.ip allows %d", host, limit
             )
             sock.close()
-            return True
+            return
         self._per_ip[host] += 1
         self._count += 1
         task = self._loop.create_task(self._connect(endpoint, host, sock))
         self._accepted.add(task)
         task.add_done_callback(self._accepted.discard)
-        return self._count < self.limits.connections_max
+        if self._count >= self.limits.connections_max:
+            for listener in self._listeners:
+                if listener.endpoint.name != self._protected_listener:
+                    listener.pause()
+            if endpoint.name == self._protected_listener:
+                self._replace_connections()
+
+    def _replace_connections(self) -> None:
+        """Close connections of other listeners, so that the limit holds again."""
+        excess = self._count - self.limits.connections_max - len(self._replaced)
+        candidates = [
+            connection
+            for connection in self._shared.connections
+            if connection.listener_name != self._protected_listener
+            and connection not in self._replaced
+        ]
+        candidates.sort(key=lambda connection: connection.used_ms)
+        for connection in candidates[: max(0, excess)]:
+            self._replaced[connection] = None
+            connection.abort(
+                f"max.connections allows {self.limits.connections_max}, and another broker connects"
+            )
 
     async def _connect(self, endpoint: Endpoint, host: str, sock: StreamSocket) -> None:
         connection = Connection(
@@ -279,6 +307,7 @@ class Server:
             connection.stop()
 
     def _on_lost(self, connection: Connection) -> None:
+        self._replaced.pop(connection, None)
         self._uncount(connection.counted_as)
 
     def _uncount(self, host: str) -> None:
