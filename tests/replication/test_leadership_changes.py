@@ -16,16 +16,19 @@ from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
-from odradek.ids import BrokerId, TopicName
+from odradek.ids import BrokerId, TopicName, TopicPartition
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.truncation import LogTruncations
+from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from odradek.metadata.image_records import registration_record
 from odradek.offloading import WorkRunner
 from odradek.records.record import Record, build_batch
 from odradek.replication.partition import Partition
 from odradek.replication.record_append import AppendEntry
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
+from odradek.slicing import ELEMENTS_PER_SLICE
 from tests.helpers.led_partitions import led
 from tests.helpers.metadata_deltas import after_deletion
 from tests.replication.builders import apply
@@ -267,6 +270,32 @@ def test_isr_does_not_count_with_an_earlier_min_isr(run: Run) -> None:
         assert partition.log.high_watermark == 0
         broker.set(replace(shrunk, partition_epoch=3), {"min.insync.replicas": "1"})
         assert partition.log.high_watermark == 1
+
+    run(test)
+
+
+def test_deletions_that_a_fenced_broker_completes_are_tried_in_time_slices(run: Run) -> None:
+    def test(broker: Broker) -> None:
+        broker.set(of(LEADER, 3, 1))
+        append(broker)
+        for replica in (A, B):
+            for offset in (0, 1):
+                fetched = Target(offset, 3)
+                replication_of(broker.partition).fetch(replica, EPOCH, fetched, 0, updates=True)
+        count = 5 * ELEMENTS_PER_SLICE
+        key = TopicPartition(TopicName("t"), 0)
+        deletions = [broker.manager.delete_records(key, 1, 30_000) for _ in range(count)]
+        assert not any(each.done for each in deletions)
+        delta = MetadataDelta(broker.image)
+        for replica in (A, B):
+            broker.cluster.change_broker(replica, fenced=True)
+            delta.replay(registration_record(broker.cluster.brokers[replica]))
+        done = [0]
+        for _ in broker.manager.apply(delta, broker.image, broker.image):
+            done.append(sum(each.done for each in deletions))
+            assert done[-1] - done[-2] <= ELEMENTS_PER_SLICE
+        assert done[-1] == count
+        assert {each.get() for each in deletions} == {1}
 
     run(test)
 

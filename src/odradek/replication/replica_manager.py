@@ -151,8 +151,11 @@ class ReplicaManager:
             yield from self._deletions.finish_recorded(new_image.deletions)
         yield from self._remove_topics(delta, new_image)
         if delta.brokers.changed:
-            for delayed in tuple(self._delayed_deletions):
-                delayed.try_complete()
+            for count, delayed in enumerate(tuple(self._delayed_deletions), 1):
+                if not delayed.completed:
+                    delayed.try_complete()
+                if not count % ELEMENTS_PER_SLICE:
+                    yield
         # Before the partitions: the high watermark must not advance with a new ISR and an earlier
         # min.insync.replicas. The controller chose the ELR with the new value (KIP-966).
         yield from self._apply_changed_configs(delta, new_image)
