@@ -592,6 +592,31 @@ def test_topics_are_created_automatically_by_the_controller(run: Any) -> None:
     run(test)
 
 
+def test_topics_are_created_automatically_with_a_version_that_the_controller_serves(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions: list[int] = []
+    handle = create_topics_handler.handle
+
+    def spy(services: Any, context: Any, request: Any) -> Any:
+        versions.append(context.api_version)
+        return handle(services, context, request)
+
+    monkeypatch.setattr(create_topics_handler, "handle", spy)
+
+    async def test(brokers: TwoBrokers) -> None:
+        cluster = brokers.other.services.cluster
+        assert cluster is not None
+        served: list[tuple[int, int] | None] = [None, (2, 5), (2, 99)]
+        for number, each in enumerate(served):
+            cluster.channel.versions = lambda _, each=each: each  # type: ignore[assignment,misc]
+            request = MetadataRequest([MetadataRequestTopic(name=f"auto{number}")], True)
+            await brokers.call(request, MetadataResponse)
+        assert versions == [7, 5, 7]
+
+    run(test)
+
+
 def test_a_connection_is_served_while_a_topic_cannot_be_created(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,6 +186,9 @@ async def create_topics(
 ) -> list[KafkaError | None]:
     """Create topics for a request of another API. Return the error or None for each."""
     version = CreateTopicsRequest.MAX_VERSION
+    served = cluster.channel.versions(CreateTopicsRequest.API_KEY)
+    if served is not None:  # the controller may have an earlier release
+        version = min(version, served[1])
     request = CreateTopicsRequest(await wait(each(_creatable, topics)), CREATION_TIMEOUT_MS)
     frame = await _encoded(request, version, context)
     response: CreateTopicsResponse = await _exchange(
