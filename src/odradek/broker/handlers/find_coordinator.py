@@ -9,7 +9,8 @@ Share groups (key type 2) are INVALID_REQUEST, as in Kafka without them. A reque
 later has several keys (KIP-699).
 
 Deviations from Kafka: the response waits until the topic is created, in a cluster for a second at
-most. Kafka responds with COORDINATOR_NOT_AVAILABLE, and the client retries. Addresses are those of
+most. Kafka responds with COORDINATOR_NOT_AVAILABLE, and the client retries. So does a broker of a
+cluster that does not know the new topic yet: see Metadata. Addresses are those of
 `odradek.broker.requests.advertised`.
 """
 

@@ -22,7 +22,8 @@ Deviations from Kafka:
 
 - The broker sends the response after the creation has ended, so that the topic exists for the next
   request. Kafka does not wait. In a cluster the response waits for a second at most, and the
-  creation continues in the background.
+  creation continues in the background. A broker that is neither the controller nor a leader of the
+  topic may know the topic a little later.
 - A failed creation is logged.
 - Addresses are those of `odradek.broker.requests.advertised`.
 - Topics have the order of the request. Kafka has no order.
