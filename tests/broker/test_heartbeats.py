@@ -184,6 +184,22 @@ def test_replica_is_reported_when_the_controller_must_know_its_directory(
     assert replica_report(partition, BrokerId(7), directory, storage) == report
 
 
+@pytest.mark.parametrize(
+    ("partition", "directory", "storage", "report"),
+    [
+        (image(), A, Storage.WRITABLE, A),
+        (image(), None, Storage.WRITABLE, None),
+        (image(A), A, Storage.WRITABLE, None),
+        (image(leader=8), A, Storage.FULL, None),
+    ],
+)
+def test_broker_with_several_directories_reports_each_replica(
+    partition: PartitionImage, directory: Uuid | None, storage: Storage, report: Uuid | None
+) -> None:
+    found = replica_report(partition, BrokerId(7), directory, storage, reports_all=True)
+    assert found == report
+
+
 # --- the requests ---
 
 
@@ -436,6 +452,33 @@ def directory(cluster: ClusterBrokers, broker: int, partition: int) -> LogDir:
     return found.log.log_dir
 
 
+def known_directories(cluster: ClusterBrokers, at: int, number: int) -> tuple[Uuid, ...]:
+    """Return the directories that the metadata of a broker has for the replicas of t."""
+    found = cluster.image(at).partition("t", number)
+    return found.directories if found else ()
+
+
+def located(cluster: ClusterBrokers, number: int) -> tuple[Uuid, ...]:
+    """Return the directories in which the replicas of t are."""
+    found = cluster.image(1).partition("t", number)
+    assert found is not None
+    managers = [cluster.servers[each].services.log_manager for each in found.replicas]
+    paths = [directory(cluster, each, number).path for each in found.replicas]
+    return tuple(manager.directory_ids[path] for manager, path in zip(managers, paths, strict=True))
+
+
+def test_metadata_has_the_directory_of_each_replica(run: Callable[..., None]) -> None:
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[2, 1], [2, 3], [1, 2]])
+        for number in range(3):
+            await cluster.until(
+                lambda n=number: known_directories(cluster, 3, n) == located(cluster, n)
+            )  # type: ignore[misc]
+        assert len({each for number in range(3) for each in located(cluster, number)}) > 3
+
+    run(test)
+
+
 def test_leaderships_move_away_from_a_failed_directory(run: Callable[..., None]) -> None:
     async def test(cluster: ClusterBrokers) -> None:
         await cluster.create_topic("t", assignment=[[2, 1], [2, 1], [2, 3]])
@@ -578,6 +621,7 @@ def test_report_of_a_full_disk_that_arrives_when_it_has_space_is_corrected(
 
     async def test(cluster: ClusterBrokers) -> None:
         await cluster.create_topic("t", assignment=[[2, 1]])
+        await cluster.until(lambda: known_directories(cluster, 1, 0) == located(cluster, 0))
         delivery = asyncio.Event()
         delayed: list[Message] = []
         assign = cluster.member(2).heartbeats._assign
@@ -603,7 +647,7 @@ def test_report_of_a_full_disk_that_arrives_when_it_has_space_is_corrected(
             own = dict(zip(partition.replicas, partition.directories, strict=False))
             return own.get(BrokerId(2), LOST_DIRECTORY) not in (LOST_DIRECTORY, ZERO_UUID)
 
-        await cluster.until(is_corrected)
+        await cluster.until(lambda: len(delayed) > 1 and is_corrected())
         assert list(replicas_of(delayed[0]).values()) == [LOST_DIRECTORY]
         assert list(replicas_of(delayed[-1]).values()) != [LOST_DIRECTORY]
 

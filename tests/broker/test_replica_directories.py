@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from odradek.environment.timers import LoopTimers
 from odradek.ids import LOST_DIRECTORY, BrokerId, TopicName, TopicPartition, Uuid
 from odradek.metadata.image import PartitionImage
 from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
+from tests.controller.test_large_changes import counted
 from tests.helpers.virtual_loop import run_virtually
 
 OWN, OTHER = BrokerId(1), BrokerId(2)
@@ -47,7 +49,7 @@ class Disk:
 class Broker:
     """A broker with a partition on each of two disks. It leads them with an in-sync follower."""
 
-    def __init__(self) -> None:
+    def __init__(self, directories: int = 1) -> None:
         self.disk = Disk()
         self.reports: list[Mapping[Any, Uuid]] = []
         self.withdrawn: list[Any] = []
@@ -66,8 +68,13 @@ class Broker:
         )
         self.directories = ReplicaDirectories(
             OWN,
-            SimpleNamespace(directory_ids={self.disk.path: DIRECTORY}, log_dirs=[self.disk]),  # type: ignore[arg-type]
-            SimpleNamespace(partitions=lambda: partitions),  # type: ignore[arg-type]
+            SimpleNamespace(
+                directory_ids={self.disk.path: DIRECTORY}, log_dirs=[self.disk] * directories
+            ),  # type: ignore[arg-type]
+            SimpleNamespace(  # type: ignore[arg-type]
+                partitions=lambda: partitions,
+                find=lambda _, number: partitions[number],
+            ),
             SimpleNamespace(  # type: ignore[arg-type]
                 image=SimpleNamespace(partition=lambda *_: self.image), heartbeats=heartbeats
             ),
@@ -199,14 +206,7 @@ def test_a_start_reports_a_replica_whose_directory_the_metadata_does_not_have(ru
 def test_replicas_of_a_full_disk_are_reported_in_time_slices(run: Run) -> None:
     async def test(broker: Broker) -> None:
         count = 3 * ELEMENTS_PER_SLICE
-        broker.partitions[:] = [
-            SimpleNamespace(
-                topic_partition=TopicPartition(TopicName("t"), number),
-                topic_id=TOPIC_ID,
-                log=SimpleNamespace(log_dir=broker.disk),
-            )
-            for number in range(count)
-        ]
+        many(broker, count)
         broker.disk.space_found = DiskSpace(1 << 40, 0)
         broker.full()
         assert [len(each) for each in broker.reports] == [count]
@@ -218,3 +218,42 @@ def test_replicas_of_a_full_disk_are_reported_in_time_slices(run: Run) -> None:
         }
 
     run(test)
+
+
+def many(broker: Broker, count: int) -> None:
+    """Give a broker so many partitions on its disk."""
+    broker.partitions[:] = [
+        SimpleNamespace(
+            topic_partition=TopicPartition(TopicName("t"), number),
+            topic_id=TOPIC_ID,
+            log=SimpleNamespace(log_dir=broker.disk),
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("directories", [1, 2])
+def test_a_start_reports_each_replica_once_if_there_are_several_directories(
+    directories: int,
+) -> None:
+    count = 3 * ELEMENTS_PER_SLICE
+    broker = Broker(directories)
+    many(broker, count)
+    slices, _ = counted(broker.directories.reporting())
+    assert slices == 3
+    reported = [key for part in broker.reports for key in part]
+    assert reported == ([(TOPIC_ID, number) for number in range(count)] if directories > 1 else [])
+    broker.reports.clear()
+    broker.image = replace(broker.image, directories=(DIRECTORY, DIRECTORY))
+    counted(broker.directories.reporting())
+    assert not broker.reports
+
+
+@pytest.mark.parametrize("directories", [1, 2])
+def test_a_new_replica_is_reported_if_there_are_several_directories(directories: int) -> None:
+    broker = Broker(directories)
+    changes = SimpleNamespace(name="t", partitions={0: broker.image})
+    delta = SimpleNamespace(topics=SimpleNamespace(changed={TOPIC_ID: changes}))
+    image = SimpleNamespace(topics_by_id={TOPIC_ID: None})
+    counted(broker.directories.apply(delta, image, image))  # type: ignore[arg-type]
+    assert broker.reports == ([{(TOPIC_ID, 0): DIRECTORY}] if directories > 1 else [])

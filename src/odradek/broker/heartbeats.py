@@ -8,6 +8,7 @@ BrokerHeartbeat (KIP-631) only when it has something to report:
 - A log directory has failed. Before that, AssignReplicasToDirs (KIP-858) says which replicas it
   had, so that the controller moves their leaderships.
 - No log directory works. The controller records that, and the broker stops afterwards.
+- It has several log directories, and the controller does not know the one of a replica.
 
 `Reports` decides on the next request, without input and output. `BrokerHeartbeats` sends them, one
 at a time, until everything is reported.
@@ -19,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from odradek.client.connection import TooManyRequests, UnsupportedRequest
@@ -108,7 +110,7 @@ class Reports:
                 offline_log_dirs=list(self.failed_directories),
             )
         directories: dict[Uuid, dict[Uuid, list[PartitionData]]] = {}
-        for (topic_id, number), directory in list(self.replicas.items())[:ASSIGNMENTS_MAX]:
+        for (topic_id, number), directory in islice(self.replicas.items(), ASSIGNMENTS_MAX):
             topics = directories.setdefault(directory, {})
             topics.setdefault(topic_id, []).append(PartitionData(number))
         return AssignReplicasToDirsRequest(

@@ -1,10 +1,12 @@
 """Reports of the log directories of this broker's replicas, for the elections of the controller.
 
-The controller does not know in which log directory a replica is, and needs it only when this broker
-cannot write the replica. A replica in a directory that has failed is therefore reported with that
-directory, and loses its leadership. A leader on a full disk is reported in an unknown directory if
-it has in-sync followers. A replica that was reported is reported again when it is in another
-directory, or can be written again.
+A broker with several log directories reports each of its replicas once (KIP-858). If it starts
+without one of the directories later, the controller knows which replicas are lost. With a single
+directory the controller needs no report until this broker cannot write a replica.
+
+A replica in a directory that has failed is reported with that directory, and loses its leadership.
+A leader on a full disk is reported in an unknown directory if it has in-sync followers. A replica
+that was reported is reported again when it is in another directory, or can be written again.
 
 A broker whose last log directory has failed stops. It reports the failure before, so that its next
 start does not count as clean, and waits until the controller has recorded it. The wait ends earlier
@@ -56,7 +58,12 @@ class Storage(Enum):
 
 
 def replica_report(
-    image: PartitionImage, broker: BrokerId, directory: Uuid | None, storage: Storage
+    image: PartitionImage,
+    broker: BrokerId,
+    directory: Uuid | None,
+    storage: Storage,
+    *,
+    reports_all: bool = False,
 ) -> Uuid | None:
     """Return the directory to report for a replica, or None if no report is necessary. Pure.
 
@@ -68,10 +75,12 @@ def replica_report(
         broker: This broker, which is a replica.
         directory: The id of the directory of its log, or None if it is not known.
         storage: The state of that directory.
+        reports_all: A replica is reported although nothing is wrong with it.
     """
     known = dict(zip(image.replicas, image.directories, strict=False)).get(broker, ZERO_UUID)
     if storage is Storage.WRITABLE:
-        return None if known in (ZERO_UUID, directory) else directory
+        is_needed = reports_all if known == ZERO_UUID else known != directory
+        return directory if is_needed else None
     if storage is Storage.OFFLINE and directory is not None:
         return None if known == directory else directory
     has_followers = any(each != broker for each in image.isr)
@@ -109,12 +118,13 @@ class ReplicaDirectories:
         self._executor = executor
         self._timers = timers
         self._failed = failed
+        self._reports_all = len(log_manager.log_dirs) > 1
         self._full: dict[LogDir, None] = {}
         self._watch: asyncio.Task[None] | None = None
         self._end: asyncio.Task[None] | None = None
 
     def reporting(self) -> Generator[None, None, None]:
-        """Report the replicas whose directories have changed while this broker was stopped."""
+        """Report the replicas whose directories the metadata does not have, after a start."""
         for count, partition in enumerate(self._replica_manager.partitions(), 1):
             if not count % ELEMENTS_PER_SLICE:
                 yield
@@ -123,14 +133,14 @@ class ReplicaDirectories:
     def apply(
         self, delta: MetadataDelta, _old: MetadataImage, new: MetadataImage
     ) -> Generator[None, None, None]:
-        """Correct the directories of changed partitions that the metadata has from old reports."""
+        """Report new replicas, and correct directories that the metadata has from old reports."""
         visited = 0
         for changes in delta.topics.changed.values():
             for number, image in changes.partitions.items():
                 visited += 1
                 if not visited % ELEMENTS_PER_SLICE:
                     yield
-                if image.directories and self._broker_id in image.replicas:
+                if (image.directories or self._reports_all) and self._broker_id in image.replicas:
                     partition = self._replica_manager.find(changes.name, number)
                     if partition is not None and partition.topic_id in new.topics_by_id:
                         self._member.heartbeats.report_replicas(self._report(partition))
@@ -250,5 +260,7 @@ class ReplicaDirectories:
         storage = Storage.OFFLINE if log_dir.offline else Storage.WRITABLE
         if storage is Storage.WRITABLE and log_dir in self._full:
             storage = Storage.FULL
-        report = replica_report(found, self._broker_id, directory, storage)
+        report = replica_report(
+            found, self._broker_id, directory, storage, reports_all=self._reports_all
+        )
         return {} if report is None else {(partition.topic_id, key.partition): report}

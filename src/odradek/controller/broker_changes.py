@@ -53,7 +53,7 @@ class BrokerChanges:
         after: The new registration of each changed broker. None: it is unregistered.
         restarts: The brokers that have a new process, and whether the previous one stopped cleanly.
             A replica whose directory had failed before the restart did not.
-        lost: Those of them that have lost a log directory.
+        lost: Those of them that have lost a log directory between two processes.
     """
 
     after: dict[BrokerId, BrokerRegistration | None] = field(default_factory=dict)

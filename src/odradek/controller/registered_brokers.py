@@ -40,10 +40,15 @@ def registered_brokers(
         if previous is not None and previous.epoch == found.epoch:
             found = replace(previous, fenced=False)
         else:
-            changes.restarts[broker] = _is_same_process(previous, found) or stopped_cleanly(
+            continues = _is_same_process(previous, found)
+            changes.restarts[broker] = continues or stopped_cleanly(
                 previous, clean_epoch, found.boot_id, found.directories
             )
-            if previous is not None and not set(previous.directories) <= set(found.directories):
+            if (
+                previous is not None
+                and not continues  # it reports the replicas of a failed directory itself
+                and not set(previous.directories) <= set(found.directories)
+            ):
                 changes.lost.add(broker)
         valid[broker] = changes.after[broker] = found
     return changes, valid
