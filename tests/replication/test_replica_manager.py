@@ -22,6 +22,7 @@ from odradek.log.log_dir import LogDir
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
 from odradek.replication import replica_manager as replica_manager_module
+from odradek.replication.partition import Partition
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
 from testkit.requests import batch as batch_now
@@ -215,6 +216,57 @@ def test_flush_without_a_free_descriptor_is_repeated_until_there_is_one(
         assert not left
         assert not log.log_dir.offline
         assert len(reported) == failures // replica_manager_module.FLUSH_ATTEMPTS_BEFORE_HANDOVER
+
+    run(work)
+
+
+@pytest.mark.parametrize("failures", [2, 12])
+def test_flush_that_fails_unexpectedly_is_repeated(
+    run: Callable[[Work], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failures: int,
+) -> None:
+    """Otherwise acks=all would wait until another batch is appended."""
+
+    async def work(manager: ReplicaManager) -> None:
+        apply(manager, None, image_of(topic(), flush_messages="1"))
+        log, errors = manager.log(KEY), [ValueError("unexpected")] * failures
+        flush = log.flush
+
+        def fail_first() -> None:
+            if errors:
+                raise errors.pop()
+            flush()
+
+        monkeypatch.setattr(log, "flush", fail_first)
+        monkeypatch.setattr(replica_manager_module, "FLUSH_RETRY_S", 0)
+        appended = manager.append_internal(KEY, batch())
+        await asyncio.wait_for(wait(appended), 120)
+        assert not errors
+        assert log.recovery_point == 1
+        assert log.log_dir.is_full is (failures > 10), "the leaderships were handed over"
+        assert "bug in the flush of t-0" in caplog.text
+        assert "ValueError" in caplog.text
+
+    run(work)
+
+
+def test_unexpected_error_after_a_flush_fails_the_partition(
+    run: Callable[[Work], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        apply(manager, None, image_of(topic(), flush_messages="1"))
+
+        def fail(_: Partition, end_offset: int) -> None:
+            raise ValueError(end_offset)
+
+        monkeypatch.setattr(Partition, "flushed", fail)
+        manager.append_internal(KEY, batch())
+        await manager.flushes_ended()
+        assert refused(lambda: manager.log(KEY)) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert "flushing t-0 failed" in caplog.text
+        assert "ValueError" in caplog.text
 
     run(work)
 

@@ -72,8 +72,8 @@ VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 PARTITIONS_APPLIED_A_SLICE = 25
 """Changed partitions that are applied in one time slice. A new one costs some 30 microseconds."""
 FLUSH_ATTEMPTS_BEFORE_HANDOVER = 10
-"""Attempts to flush a log without free descriptors, until the broker hands over the leaderships of
-the log directory to other brokers. The attempts continue.
+"""Attempts to flush a log without free descriptors, or with a bug, until the broker hands over the
+leaderships of the log directory to other brokers. The attempts continue.
 """
 FLUSH_RETRY_S = 1.0
 
@@ -701,14 +701,11 @@ class ReplicaManager:
                 end_offset, leader_epoch = log.log_end_offset, partition.leader_epoch
                 try:
                     await self._loop.run_in_executor(self._executor, log.flush)
-                except KafkaError as error:
-                    if log.closed or log.log_dir.offline:
+                except Exception as error:
+                    if log.closed or log.log_dir.offline or isinstance(error, OSError):
                         raise
-                    if not attempts % FLUSH_ATTEMPTS_BEFORE_HANDOVER:
-                        logger.warning("%s. The flush is tried again", error)
                     attempts += 1
-                    if not attempts % FLUSH_ATTEMPTS_BEFORE_HANDOVER:
-                        log.log_dir.flush_refused()
+                    self._flush_refused(partition, attempts, error)
                     await self._timers.sleep(FLUSH_RETRY_S)
                     continue
                 attempts = 0
@@ -716,18 +713,35 @@ class ReplicaManager:
                     partition.flushed(end_offset)
                 # Otherwise the records of that epoch may have been replaced by unflushed ones.
                 is_due = partition.flush_due_offset > 0
-        except (OSError, KafkaError) as error:
-            if log.closed and not log.log_dir.offline:
+        except Exception as error:
+            is_bug = not isinstance(error, OSError | KafkaError)
+            if log.closed and not log.log_dir.offline and not is_bug:
                 return  # the topic was deleted during the flush
             logger.error(
                 "flushing %s failed: %s. Its requests get KAFKA_STORAGE_ERROR until the broker is "
                 "started again",
                 partition.topic_partition,
                 error,
+                exc_info=error if is_bug else None,
             )
             self._fail_partition(partition)
         finally:
             del self._flushing[partition]
+
+    @staticmethod
+    def _flush_refused(partition: Partition, attempts: int, error: Exception) -> None:
+        """Log the first of some failed attempts. Hand over the leaderships after the last one."""
+        if attempts % FLUSH_ATTEMPTS_BEFORE_HANDOVER == 1:
+            if isinstance(error, KafkaError):
+                logger.warning("%s. The flush is tried again", error)
+            else:
+                logger.error(
+                    "bug in the flush of %s. It is tried again. Report the traceback",
+                    partition.topic_partition,
+                    exc_info=error,
+                )
+        if not attempts % FLUSH_ATTEMPTS_BEFORE_HANDOVER:
+            partition.log.log_dir.flush_refused()
 
     def _fail_partition(self, partition: Partition) -> None:
         if self._partitions.get(partition.topic_partition) is partition:
