@@ -17,7 +17,7 @@ from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.store.interface import Check, Create, Delete, Operation, Performed, Set
 from odradek.slicing import run_to_completion
-from tests.simulation.invariants import PartitionModel, PartitionState
+from tests.simulation.invariants import Chain, PartitionModel, PartitionState
 from tests.simulation.world_settings import CLUSTER_TOPICS, FLUSHES
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class ClusterModel:
             return f"no leader ({state})"
         if set(state.isr) != set(replicas):
             return f"the ISR is not full ({state})"
-        logs, starts = {}, {}
+        logs, starts, chains = {}, {}, []
         for broker in replicas:
             observer = self.observers[broker]
             replica = observer.replica(key)
@@ -296,10 +296,12 @@ class ClusterModel:
             if broker == state.leader and not seen.is_leader:
                 return f"broker {broker} does not lead"
             starts[broker] = seen.log_start
-            end = replica.chain.hash_at(seen.log_end)
-            logs[broker] = (seen.log_end, seen.high_watermark, None if model.is_compacted else end)
-        if len(set(logs.values())) > 1:
-            return f"the logs are not equal: {logs}"
+            logs[broker] = (seen.log_end, seen.high_watermark)
+            chains.append(replica.chain)
+        if len(set(logs.values())) > 1 or not (
+            model.is_compacted or _are_equal(chains, max(starts.values()))
+        ):
+            return f"the logs are not equal: {logs}, {starts}"
         if min(starts.values()) < starts[state.leader]:
             return f"a log starts below that of leader {state.leader}: {starts}"
         return ""
@@ -338,6 +340,12 @@ class ClusterModel:
         if producer_id in self._producer_ids:
             self._report(f"producer id {producer_id} was given out twice, now to {to}")
         self._producer_ids.add(producer_id)
+
+
+def _are_equal(chains: Sequence[Chain], start: int) -> bool:
+    """Return whether logs have the same batches from `start` on."""
+    first, *others = (chain.digests_between(start, chain.end) for chain in chains)
+    return all(other == first for other in others)
 
 
 def contents(image: MetadataImage) -> MetadataImage:

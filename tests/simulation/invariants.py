@@ -491,14 +491,13 @@ class PartitionModel:
     def _agrees(self, chain: Chain, start: int, end: int) -> bool:
         """Return whether a log from `start` on has the committed batches below `end`.
 
-        After an unclean election `chain` may have batches of an earlier leader below `start`.
+        It may have batches of an earlier leader below `start`, which are not served. A follower
+        that was a leader before keeps them up to the log start of its leader, as in Kafka.
         """
         if chain.hash_at(end) == self.committed.hash_at(end):
             return True
-        if not self.unclean_elections:
-            return False
         found = chain.digests_between(start, end)
-        return start > 0 and bool(found) and found == self.committed.digests_between(start, end)
+        return start > 0 and found == self.committed.digests_between(start, end)
 
     def _first_difference(self, chain: Chain) -> str:
         for mine, theirs in zip(self.committed.headers, chain.headers, strict=False):

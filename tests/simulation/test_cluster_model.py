@@ -15,7 +15,7 @@ from odradek.metadata.store.memory import MemoryStore
 from tests.helpers.virtual_loop import VirtualLoop
 from tests.simulation.cluster_model import ClusterModel, PartitionKey, contents
 from tests.simulation.ensemble import SimulatedEnsemble
-from tests.simulation.invariants import PartitionModel, PartitionState, ReplicaModel
+from tests.simulation.invariants import Chain, PartitionModel, PartitionState, ReplicaModel
 from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.test_invariants import SEEN, chain
 
@@ -124,7 +124,9 @@ class Replica:
         start: int = 0,
         *,
         unclean: bool = False,
+        log: Chain = LOG,
     ) -> None:
+        self.log = log
         process = SimpleNamespace(number=1)
         self.unclean = unclean
         self.start = start
@@ -136,7 +138,7 @@ class Replica:
         seen = SEEN._replace(
             log_start=self.start, log_end=self.end, high_watermark=self.end, leader_epoch=0
         )
-        log = LOG.copy()
+        log = self.log.copy()
         log.truncate(self.end)
         return ReplicaModel("replica", seen, log)
 
@@ -202,6 +204,22 @@ def test_a_cluster_has_recovered_when_no_follower_starts_below_its_leader(
     }
     problems = "".join(world.model.problems())
     assert text in problems if text else not problems
+
+
+@pytest.mark.parametrize(("start", "is_equal"), [(0, False), (1, False), (2, True)])
+def test_a_cluster_has_recovered_when_its_logs_are_equal_from_their_start_on(
+    start: int, is_equal: bool
+) -> None:
+    other = chain((0, 2, 7))
+    other.bridge(LOG, 4)
+    world = World()
+    world.change(1, *znodes.create_topic_operations(TOPIC, 1))
+    world.model.observers = {
+        1: Replica(1, start=start),  # type: ignore[dict-item]
+        2: Replica(2, start=start, log=other),  # type: ignore[dict-item]
+    }
+    problems = "".join(world.model.problems())
+    assert ("the logs are not equal" in problems) is not is_equal
 
 
 def test_a_deleted_topic_is_not_checked() -> None:

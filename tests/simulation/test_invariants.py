@@ -336,17 +336,15 @@ def test_members_of_isr_and_elr_have_all_committed_records() -> None:
     assert [*committed().check_members({3: (4, OTHER)})]
 
 
-def test_members_may_have_had_other_batches_below_their_log_start_before_an_unclean_election() -> (
-    None
-):
+def test_members_may_have_batches_of_a_deposed_leader_below_their_log_start() -> None:
     partition = committed()
     other = chain((0, 2, 7))
     other.bridge(LOG, 6)
     other.hashes[1:] = [b"other"] * 2
-    assert [*partition.check_members({3: (6, other)}, {3: 2})], "no election was unclean"
-    partition.unclean_elections = 1
     assert not [*partition.check_members({3: (6, other)}, {3: 2})]
+    assert not [*partition.check_members({3: (6, chain((0, 6, 7)))}, {3: 6})], "an empty log"
     assert [*partition.check_members({3: (6, other)}, {3: 0})]
+    assert [*partition.check_members({3: (6, other)}, {3: 1})], "the batch at 0 has record 1"
     assert [*partition.check_members({3: (4, OTHER)}, {3: 2})]
 
 
