@@ -97,7 +97,11 @@ class ProducerIdAllocator:
                 return _try_again(error.message)
             return error
         except Exception as error:
-            logger.exception("the request for a block of producer ids failed")
+            logger.exception(
+                "bug in the request for the producer ids after %d. Producers are refused until "
+                "another request succeeds. Report the traceback",
+                self._ids.stop,
+            )
             reason = f"There are no producer ids: {error}"
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
         finally:
