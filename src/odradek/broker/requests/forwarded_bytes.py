@@ -8,7 +8,7 @@ FORWARDED_BYTES_MAX = 64 * 1_048_576
 They are a part of ``queued.max.request.bytes``, so that other frames never wait for them.
 """
 
-FORWARDED_REQUEST_BYTES_MAX = 8 * 1_048_576
+FORWARDED_REQUEST_BYTES_MAX = 4 * 1_048_576
 """Largest request that is forwarded. It has room for 200,000 elements.
 
 Its envelope is encoded in one time slice, and again for each attempt.
