@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from odradek.controller.cluster_controller import ControllerSettings
 from odradek.controller.registered_brokers import _is_same_process
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import ZERO_UUID, BrokerId, Uuid
+from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
+from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.image import NO_LEADER, BrokerRegistration
 from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.ensemble import EnsembleConditions
@@ -19,6 +20,7 @@ from odradek.metadata.store.interface import SessionState, StoreFailure
 from odradek.metadata.topic_changes import NewTopic
 from tests.controller.cluster_nodes import Node, World
 from tests.controller.test_cluster_controller import (
+    A,
     _create,
     _partition,
     _stable,
@@ -382,3 +384,27 @@ def test_configs_of_the_controllers_broker_count_for_elections() -> None:
         change = ConfigChange(ResourceType.BROKER, str(controller._node_id), (op,))
         assert world.run(controller.alter_configs([change])) == [None]
         assert controller._policies.of(controller.image)("a").unclean  # type: ignore[arg-type]
+
+
+def test_broker_that_applies_a_change_for_longer_than_the_session_timeout_is_live() -> None:
+    with running() as world:
+        _create(world, "keep", 3)
+        _create(world)
+        controller = world.controller()
+
+        def slow(delta: MetadataDelta, *_: object) -> Iterator[asyncio.Future[None]]:
+            """Rename many directories, for 12 s."""
+            for _ in range(120 if delta.topics.removed else 0):
+                yield asyncio.ensure_future(asyncio.sleep(0.1))
+
+        for node in world.nodes.values():
+            node.feed.subscribe(slow)
+        before = list(controller.image.topics_by_name[TopicName("keep")].partitions)
+        topic_id = controller.image.topics_by_name[A].topic_id
+        world.run(controller.delete_topics([topic_id]))
+        for _ in range(10):
+            world.advance(1)
+            assert not any(each.fenced for each in controller.image.brokers.values())
+        world.advance(5)
+        assert list(controller.image.topics_by_name[TopicName("keep")].partitions) == before
+        _stable(world)

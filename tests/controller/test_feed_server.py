@@ -355,7 +355,7 @@ def test_size_of_a_response_has_the_limit_of_the_request() -> None:
     for level in (1, 0, 1):
         feed.publish(FeatureLevelRecord("group.version", level))
     size = size_of(feed.poll(12).get().deltas[0])
-    for count, max_bytes in ((1, -1), (1, 0), (1, 2 * size - 1), (2, 2 * size), (3, 2**31 - 1)):
+    for count, max_bytes in ((1, -1), (0, 0), (1, 2 * size - 1), (2, 2 * size), (3, 2**31 - 1)):
         response = feed.poll(10, max_bytes=max_bytes).get()
         assert len(response.deltas) == count, max_bytes
         assert response.metadata_offset == 13

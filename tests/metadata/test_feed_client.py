@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance, whole_delta
 from odradek.metadata.feed_client import FeedClient, FeedClientSettings
-from odradek.metadata.feed_state import FeedState, InvalidFeedResponse, decoding
+from odradek.metadata.feed_state import FEED_BYTES_MAX, FeedState, InvalidFeedResponse, decoding
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.image_records import compared, difference, image_records, partition_change
 from odradek.metadata.records import InvalidRecord, encode_record
@@ -645,3 +645,40 @@ def test_removed_topic_without_a_recorded_deletion_leaves_no_deletion(follower: 
     follower.level_with(Controller(4, replace(gone, deletions=image.deletions)))
     assert list(follower.client.image.topics_by_name) == ["t0"]
     assert not follower.client.image.deletions
+
+
+def test_broker_that_applies_a_long_change_shows_that_it_is_alive(follower: Follower) -> None:
+    """Otherwise the controller fences all brokers that apply a large change at the same time."""
+    controller = Controller(FIRST_EPOCH, topics(1))
+    follower.start()
+    follower.level_with(controller)
+    before = follower.client.image
+    applied = follower.loop.create_future()
+
+    def slow(*_: object) -> Iterator[Any]:
+        yield applied
+
+    follower.client.subscribe(slow)
+    controller.publish(topics(2))
+    follower.exchange(controller)
+    interval_s = FeedClientSettings().max_wait_ms / 1000
+    for _ in range(3):
+        follower.channel.pending.clear()
+        follower.advance(interval_s)
+        sign = follower.request()
+        assert isinstance(sign, MetadataFeedRequest)
+        position = before.controller_epoch, before.offset
+        assert (sign.controller_epoch, sign.metadata_offset) == position
+        assert (sign.broker_id, sign.broker_epoch, sign.max_wait_ms, sign.max_bytes) == (
+            7,
+            70,
+            0,
+            0,
+        )
+    applied.set_result(None)
+    follower.advance()
+    poll = follower.request()  # the sign of life in flight is cancelled
+    assert isinstance(poll, MetadataFeedRequest)
+    assert (poll.metadata_offset, poll.max_bytes) == (controller.image.offset, FEED_BYTES_MAX)
+    follower.advance(interval_s)
+    assert follower.request() is poll

@@ -3,7 +3,8 @@
 A broker polls with its position, controller epoch and metadata offset. The response has the changes
 after that position, or says that the broker needs the whole image, because its position is one of
 another controller or was dropped from the log. A poll at the newest position waits for the next
-change. The whole image is sent in chunks of one consistent image: the response to the first chunk
+change. A poll with `max_bytes` 0 gets no changes: the broker is alive, and still applies the last
+ones. The whole image is sent in chunks of one consistent image: the response to the first chunk
 names its position, and the requests of the other chunks repeat it.
 
 The server is active between `begin` and `end`. All requests get NOT_CONTROLLER otherwise.
@@ -145,7 +146,7 @@ class FeedServer:
             covered = self._log.covers(request.controller_epoch, request.metadata_offset)
             error = self._polled(request, request.metadata_offset if covered else -1)
         # `polled` may have begun a change, but has not published it yet.
-        if error is not ErrorCode.NONE:
+        if error is not ErrorCode.NONE or not request.max_bytes:
             return Result(self._response(error))
         response = self._changes(request)
         if response is not None:

@@ -6,25 +6,31 @@ The broker that is the controller does the same, over the network: one path for 
 
 `FeedState` decides which request is next and which responses are accepted. This module sends the
 requests, applies the changes in time slices and calls the subscribers.
+
+The polls are also the signs of life of the broker. A change of many partitions may take longer than
+the session timeout to apply. Polls without changes are sent in the meantime, by the event loop that
+applies it. A broker whose event loop stands still sends none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from odradek.client.connection import TooManyRequests, UnsupportedRequest
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import Clock
-from odradek.environment.timers import Timers
+from odradek.environment.timers import Timer, Timers
 from odradek.ids import BrokerId
 from odradek.metadata.controller_channel import ControllerChannel
 from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.feed_state import (
     FeedRefusal,
     FeedState,
+    ImageTransfer,
     InvalidFeedResponse,
     changing,
     decoding,
@@ -39,7 +45,7 @@ from odradek.protocol.messages.metadata_feed_response import MetadataFeedRespons
 from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
 from odradek.protocol.messages.metadata_image_response import MetadataImageResponse
 from odradek.result_tasks import wait
-from odradek.results import Abandoned
+from odradek.results import Abandoned, Result
 from odradek.slicing import in_slices
 
 logger = logging.getLogger(__name__)
@@ -55,8 +61,9 @@ class FeedClientSettings:
     """Times of the client of the feed.
 
     Attributes:
-        max_wait_ms: The time that the controller may hold a poll. The controller fences a broker
-            that has not polled for a session timeout, so it is a fraction of that.
+        max_wait_ms: The time that the controller may hold a poll, and the interval of signs of life
+            while a change is applied. The controller fences a broker that has not polled for a
+            session timeout, so it is a fraction of that.
         timeout_ms: Limit of a request. Above it the connection ends, because it may be dead.
         retry_backoff_ms: Delay after the first failure. Each further one doubles it.
         retry_backoff_max_ms: Upper bound of the delay.
@@ -225,15 +232,40 @@ class FeedClient:
         response = await wait(sent)
         changes = self._state.changes(response)
         self._heard(response.controller_id)
-        for change in changes:
-            work = changing(self.image, BrokerId(response.controller_id), change)
-            try:
-                delta, image = await in_slices(work)
-            except InvalidRecord:
-                self._state.did_not_fit()
-                raise
-            await self._publish(delta, image)
-            self._state.applied(change)
+        with self._signs_of_life():
+            for change in changes:
+                work = changing(self.image, BrokerId(response.controller_id), change)
+                try:
+                    delta, image = await in_slices(work)
+                except InvalidRecord:
+                    self._state.did_not_fit()
+                    raise
+                await self._publish(delta, image)
+                self._state.applied(change)
+
+    @contextmanager
+    def _signs_of_life(self) -> Iterator[None]:
+        """Send polls without changes at an interval. Their responses are dropped."""
+        sent: Result[MetadataFeedResponse] | None = None
+        timer: Timer
+        interval_s = self._settings.max_wait_ms / 1000
+
+        def send() -> None:
+            nonlocal sent, timer
+            if sent is not None:
+                sent.cancel()
+            request = self._state.sign_of_life(self._broker_epoch())
+            timeout_ms = self._settings.timeout_ms
+            sent = self._channel.send(request, MetadataFeedResponse, timeout_ms=timeout_ms)
+            timer = self._timers.call_later(interval_s, send)
+
+        timer = self._timers.call_later(interval_s, send)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if sent is not None:  # the next poll would wait for it
+                sent.cancel()
 
     def _heard(self, controller_id: int) -> None:
         self.last_heard_ms = self._clock.monotonic_ms()
@@ -247,6 +279,10 @@ class FeedClient:
         response = await wait(sent)
         transfer = self._state.chunk(response)
         self._heard(response.controller_id)
+        with self._signs_of_life():
+            await self._apply_chunk(response, transfer)
+
+    async def _apply_chunk(self, response: MetadataImageResponse, transfer: ImageTransfer) -> None:
         try:
             frames = [each.frame for each in response.records]
             await in_slices(decoding(frames, transfer.delta))

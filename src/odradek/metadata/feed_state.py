@@ -122,6 +122,10 @@ class FeedState:
             FEED_BYTES_MAX,
         )
 
+    def sign_of_life(self, broker_epoch: int) -> MetadataFeedRequest:
+        """Return a poll without changes, for the time in which the last changes are applied."""
+        return MetadataFeedRequest(self._cluster_id, self._broker_id, broker_epoch, *self.position)
+
     # --- changes ---
 
     def changes(self, response: MetadataFeedResponse) -> Sequence[FeedDelta]:
