@@ -494,6 +494,31 @@ def test_swap_does_not_bring_back_records_that_were_truncated_during_the_cleanin
     with_server(tmp_path, work)
 
 
+@pytest.mark.parametrize("code", [0, errno.ENOENT, errno.EIO])
+def test_log_that_is_truncated_while_a_worker_reads_it_is_cleaned_in_the_next_pass(
+    tmp_path: Path, monkeypatch, caplog, code: int
+) -> None:
+    """The worker finds a missing file, or the end of a batch that was cut."""
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+
+        async def fail_after_truncation(*_: Any) -> CleaningFailed:
+            truncate_to(log, 5)
+            return CleaningFailed(code, "a file is missing or cut")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(log_cleaner.LogCleaner, "_report", fail_after_truncation)
+            assert await server.log_cleaner.clean() == 0
+        assert not log.log_dir.offline
+        fill(server, log)
+        assert await server.log_cleaner.clean() == 1
+        assert len(pairs_of(log)) == 5
+
+    with_server(tmp_path, work)
+    assert "cannot be compacted" not in caplog.text
+
+
 def test_swap_does_not_retire_records_that_follow_a_truncation_during_its_sync(
     tmp_path: Path, monkeypatch
 ) -> None:

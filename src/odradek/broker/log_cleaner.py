@@ -246,7 +246,7 @@ class LogCleaner:
                     error,
                 )
                 if chosen is not None:
-                    self._worker_died(chosen.log)
+                    self._worker_died(chosen)
         except OSError as error:
             logger.warning(
                 "cannot start a worker of the log cleaner: %s. The next pass tries again", error
@@ -298,7 +298,7 @@ class LogCleaner:
                 if isinstance(report, CleaningDone):
                     return await self._done(chosen, report)
                 if isinstance(report, CleaningFailed):
-                    self._failed(log, report)
+                    self._failed(chosen, report)
                     self._remove_cleaned(log)
                     return False
                 if not await self._swap(chosen, report):
@@ -393,13 +393,18 @@ class LogCleaner:
         _report_cleaned(chosen, done)
         return True
 
-    def _failed(self, log: UnifiedLog, failed: CleaningFailed) -> None:
+    def _failed(self, chosen: LogToClean, failed: CleaningFailed) -> None:
         """Handle the worker's report of a failure.
 
-        Ignore it if the log was deleted in the meantime. Retry in the next pass if the disk is full
-        or the process has no free descriptors.
+        Ignore it if the log was deleted in the meantime. Retry in the next pass if the log was
+        truncated, because the worker has read files that were cut or renamed. Retry as well if the
+        disk is full or the process has no free descriptors.
         """
+        log = chosen.log
         if log.closed:
+            return
+        if not chosen.is_current:
+            self._postponed.add(log)
             return
         if not failed.errno or failed.errno == errno.ENOENT:
             self._mark_uncleanable(log, failed.reason)
@@ -415,13 +420,14 @@ class LogCleaner:
             error = OSError(failed.errno, failed.reason)
             log.log_dir.fail(error, f"cleaning {log.topic_partition}")
 
-    def _worker_died(self, log: UnifiedLog) -> None:
+    def _worker_died(self, chosen: LogToClean) -> None:
         """Count the death of a worker, and skip the log after `WORKER_DEATHS_MAX` of them.
 
         Otherwise a log that always kills its worker (the machine has too little memory for it)
         would keep all other logs from being cleaned.
         """
-        if log.closed or log.log_dir.offline:
+        log = chosen.log
+        if log.closed or log.log_dir.offline or not chosen.is_current:
             return
         deaths = self._worker_deaths[log] = self._worker_deaths.get(log, 0) + 1
         if deaths == WORKER_DEATHS_MAX:
