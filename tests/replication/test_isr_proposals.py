@@ -287,3 +287,24 @@ def test_partitions_with_the_same_new_isr_share_a_line_in_the_log(
     with caplog.at_level(logging.INFO):
         sender.answer(0, 0, ErrorCode.INELIGIBLE_REPLICA)
     assert [each.getMessage() for each in caplog.records] == ["the ISR of t-0, t-1 is [1, 2] now"]
+
+
+def test_error_of_one_leader_keeps_the_outcomes_of_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(Proposer):
+        def proposal_succeeded(self, *_: object) -> None:
+            raise RuntimeError("a bug")
+
+    sender = Sender()
+    failing, other = Failing(0, proposal(1, 2)), Proposer(1, proposal(1, 2))
+    waiting = Proposer(2, proposal(1))
+    for each in (failing, other):
+        sender.propose(each)
+    sender.run()
+    sender.propose(waiting)
+    sender.answer(0, 0)
+    assert other.outcomes == [(5, 11, (1, 2))]
+    assert "ISR of t-0" in caplog.text
+    sender.run()
+    assert sender.partitions() == [[0, 1], [2]]

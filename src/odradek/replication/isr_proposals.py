@@ -222,17 +222,29 @@ class IsrProposals:
 def _apply(outcomes: Sequence[Outcome]) -> None:
     """Pass the outcomes on to the leaders, which propose again if they have to."""
     _log_changes(outcomes)
-    for proposer, proposal, error, result in outcomes:
-        if result is None:
-            proposer.proposal_failed(proposal, error)
-            continue
-        proposer.proposal_succeeded(
-            proposal,
-            result.leader_epoch,
-            result.partition_epoch,
-            tuple(map(BrokerId, result.isr)),
-            _recovery_state(result.leader_recovery_state),
-        )
+    for outcome in outcomes:
+        try:
+            _apply_one(*outcome)
+        except Exception:  # the other leaders wait for their outcomes
+            logger.exception(
+                "bug in the outcome of a change of the ISR of %s. Report the traceback",
+                outcome.proposer.topic_partition,
+            )
+
+
+def _apply_one(
+    proposer: Proposer, proposal: IsrProposal, error: ErrorCode, result: PartitionResult | None
+) -> None:
+    if result is None:
+        proposer.proposal_failed(proposal, error)
+        return
+    proposer.proposal_succeeded(
+        proposal,
+        result.leader_epoch,
+        result.partition_epoch,
+        tuple(map(BrokerId, result.isr)),
+        _recovery_state(result.leader_recovery_state),
+    )
 
 
 def _log_changes(outcomes: Sequence[Outcome]) -> None:
