@@ -664,7 +664,8 @@ class LogSegment:
         index = self.index
         if index is None or self._pending:
             index, _ = self.indexes(wait=wait)
-        offsets, positions = index.offsets, index.positions
+        positions = index.positions  # before the offsets: see `OffsetIndex`
+        offsets = index.offsets
         relative_offset = offset - self.base_offset
         at = bisect_right(offsets, relative_offset)
         position = positions[at - 1] if at else 0
@@ -705,7 +706,8 @@ class LogSegment:
         """
         index, _ = self.indexes(wait=wait)
         at = bisect_left(index.positions, position)
-        return self.base_offset + index.offsets[at] if at < len(index) else None
+        offsets = index.offsets
+        return self.base_offset + offsets[at] if at < len(offsets) else None
 
     def headers(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) of every whole batch from `position`, where a batch begins."""
@@ -736,8 +738,8 @@ class LogSegment:
     def last_batch(self) -> BatchHeader | None:
         """Return the header of the last batch, or None if there is no batch."""
         index, _ = self.indexes()
-        last = None
-        for _, header in self.headers(index.positions[-1] if len(index) else 0):
+        last, positions = None, index.positions
+        for _, header in self.headers(positions[-1] if positions else 0):
             last = header
         return last
 

@@ -5,7 +5,9 @@ int32 position in the ``.log``. An entry has the *last* offset of a batch and th
 that batch *begins*. It is added for the first batch after every `index.interval.bytes` of log
 (``LogSegment.append``). Offsets and positions are strictly increasing.
 
-In memory the entries are two arrays, so that a lookup is one bisection in C. They are appended to
+In memory the entries are two arrays, so that a lookup is one bisection in C. Another thread may
+look up at the same time, and reads `positions` before `offsets`. A truncation replaces both arrays,
+in the other order. The reader then has at least as many positions as offsets. They are appended to
 the file when the segment is rolled, flushed or closed. After a crash the file may lack entries of a
 segment that recovery reads again anyway. An invalid file is rebuilt from the ``.log``.
 """
@@ -54,8 +56,9 @@ class OffsetIndex:
 
         The search for the offset starts there.
         """
+        positions = self.positions
         at = bisect_right(self.offsets, relative_offset)
-        return self.positions[at - 1] if at else 0
+        return positions[at - 1] if at else 0
 
     def load(self, files: Files, log_bytes: int) -> None:
         """Read the file.
@@ -107,7 +110,8 @@ class OffsetIndex:
         `persist` updates the file.
         """
         keep = bisect_right(self.offsets, relative_offset - 1)
-        del self.offsets[keep:], self.positions[keep:]
+        self.offsets = self.offsets[:keep]
+        self.positions = self.positions[:keep]
         self.persisted = -1
 
 

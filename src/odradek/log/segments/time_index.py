@@ -40,12 +40,14 @@ class TimeIndex:
 
     @property
     def last_timestamp(self) -> int:
-        return self.timestamps[-1] if self.timestamps else NO_TIMESTAMP
+        timestamps = self.timestamps
+        return timestamps[-1] if timestamps else NO_TIMESTAMP
 
     @property
     def last_offset(self) -> int:
         """The relative offset of the last entry, or 0 without entries."""
-        return self.offsets[-1] if self.offsets else 0
+        offsets = self.offsets
+        return offsets[-1] if offsets else 0
 
     def maybe_append(self, timestamp: int, relative_offset: int) -> None:
         """Add an entry unless the last entry has this timestamp or a larger one."""
@@ -55,8 +57,9 @@ class TimeIndex:
 
     def lookup(self, timestamp: int) -> int:
         """Return the relative offset at which to start the search: all records before are older."""
+        offsets = self.offsets  # first, as `truncate` replaces the timestamps first
         at = bisect_right(self.timestamps, timestamp - 1)
-        return self.offsets[at - 1] if at else 0
+        return offsets[at - 1] if at else 0
 
     def load(self, files: Files) -> None:
         """Read the file. Zeros at the end are not entries.
@@ -95,5 +98,6 @@ class TimeIndex:
     def truncate(self, relative_offset: int) -> None:
         """Drop the entries of batches that end at or above the offset."""
         keep = bisect_right(self.offsets, relative_offset - 1)
-        del self.timestamps[keep:], self.offsets[keep:]
+        self.timestamps = self.timestamps[:keep]
+        self.offsets = self.offsets[:keep]
         self.persisted = -1

@@ -148,7 +148,7 @@ class TransactionIndex:
         """
         data = self._loaded()
         self.size = self._first_at(data, offset) * ENTRY_BYTES
-        del data[self.size :]
+        self._data = data[: self.size]  # another thread may read the old entries
         try:
             handle = OpenFile(self._files, self._files.open(self.path, UPDATE))
         except FileNotFoundError:
