@@ -264,3 +264,42 @@ def test_removal_without_a_free_descriptor_is_repeated_and_keeps_the_directory_o
     manager.maintain(NOW_MS)
     assert not list(tmp_path.glob("*-delete"))
     manager.close()
+
+
+@pytest.mark.parametrize("change", ["checkpoint", "truncation"])
+def test_fsync_of_a_new_file_that_reports_a_full_disk_is_repeated(
+    tmp_path: Path, change: str
+) -> None:
+    """Nothing of value was in its pages. The fsync of a log fails its directory."""
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    log = open_log(manager)
+    fill(log)
+    manager.checkpoint()
+    truncations = LogTruncations()
+    if change == "truncation":
+        truncations.truncate_to(log, 5)
+        log.log_dir.write_checkpoints()
+        assert log.high_watermark == 5
+    else:
+        append(log, [b"more"])
+        log.flush()
+    files.fail_fsync = OSError(errno.ENOSPC, "no space left on device")
+    if change == "truncation":
+        assert log in truncations.execute()
+    else:
+        manager.checkpoint()
+    assert files.fail_fsync is None
+    assert not log.log_dir.offline
+    if change == "truncation":
+        assert not truncations.execute()
+        assert log.log_end_offset == 5
+    else:
+        manager.maintain(NOW_MS)
+        assert not log.log_dir.checkpoint_due
+    append(log, [b"again"], 3)
+    files.fail_fsync = OSError(errno.ENOSPC, "no space left on device")
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert log.log_dir.offline
+    manager.close(clean=False)

@@ -113,7 +113,11 @@ class Files(Protocol):
     def allocate(self, fd: int, position: int, length: int) -> bool: ...
 
     def fsync(self, fd: int) -> None:
-        """Sync a file. A lack of space is EIO here, as in `fsync_dir` and `sync` (`sync_once`)."""
+        """Sync a file. A lack of space is EIO here, as in `fsync_dir` and `sync` (`sync_once`).
+
+        Raises:
+            FsyncLacksSpace: The disk lacks space.
+        """
 
     def fsync_dir(self, path: str) -> None: ...
 
@@ -305,6 +309,22 @@ def make_directory(files: Files, path: str) -> None:
         files.mkdir(path)
 
 
+class FsyncLacksSpace(OSError):
+    """An fsync has reported a lack of space. `errno` is EIO: it must not be repeated."""
+
+
+def sync_new_file(files: Files, fd: int) -> None:
+    """Sync a file that nothing uses yet. The caller may write it again after a lack of space.
+
+    Raises:
+        OSError: ENOSPC as well, because no earlier data is in the file.
+    """
+    try:
+        files.fsync(fd)
+    except FsyncLacksSpace as error:
+        raise OSError(errno.ENOSPC, str(error)) from error
+
+
 def sync_once(sync: Callable[[int], None], fd: int) -> None:
     """Call `sync`. Raise EIO if the disk lacks space, which an fsync must not be repeated for.
 
@@ -316,7 +336,7 @@ def sync_once(sync: Callable[[int], None], fd: int) -> None:
         sync(fd)
     except OSError as error:
         if error.errno in _LACK_OF_SPACE:
-            raise OSError(errno.EIO, f"fsync failed: {error.strerror}") from error
+            raise FsyncLacksSpace(errno.EIO, f"fsync failed: {error.strerror}") from error
         raise
 
 
@@ -353,7 +373,7 @@ def write_new_file(files: Files, path: str, data: bytes, *, sync: bool = False) 
     handle = OpenFile(files, files.open(path, READ_WRITE | os.O_TRUNC))
     write_all(files, handle.fd, data, 0)
     if sync:
-        files.fsync(handle.fd)
+        sync_new_file(files, handle.fd)
 
 
 def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
@@ -368,7 +388,7 @@ def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
     try:
         write_all(files, fd, data, 0)
         if sync:
-            files.fsync(fd)
+            sync_new_file(files, fd)
     finally:
         files.close(fd)
     files.replace(temporary, path)

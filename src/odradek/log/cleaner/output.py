@@ -7,10 +7,18 @@ them behind, and the next start removes them.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 
-from odradek.environment.files import READ_WRITE, Buffer, Files, OpenFile, write_all
+from odradek.environment.files import (
+    READ_WRITE,
+    Buffer,
+    Files,
+    FsyncLacksSpace,
+    OpenFile,
+    write_all,
+)
 from odradek.log.segments.log_cut import CLEANED_SUFFIX
 from odradek.log.segments.log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from odradek.log.segments.offset_index import ENTRY_BYTES, OffsetIndex, index_path
@@ -76,13 +84,20 @@ class CleanedSegment:
         self._waiting = 0
 
     def finish(self, aborted: Iterable[AbortedTransaction], newest: str) -> None:
-        """Sync all files. The ``.log`` gets the modification time of the file `newest`."""
+        """Sync all files. The ``.log`` gets the modification time of the file `newest`.
+
+        Raises:
+            OSError: ENOSPC as well. The files can be written again, because no log has them yet.
+        """
         self._write()
-        self._files.fsync(self._log.fd)
-        self._add_time()
-        self._index.persist(self._files, sync=True)
-        self._time_index.persist(self._files, sync=True)
-        self._write_transactions(aborted)
+        try:
+            self._files.fsync(self._log.fd)
+            self._add_time()
+            self._index.persist(self._files, sync=True)
+            self._time_index.persist(self._files, sync=True)
+            self._write_transactions(aborted)
+        except FsyncLacksSpace as error:
+            raise OSError(errno.ENOSPC, str(error)) from error
         self._files.copy_modified(newest, self._path(LOG_SUFFIX))
 
     def _write_transactions(self, aborted: Iterable[AbortedTransaction]) -> None:

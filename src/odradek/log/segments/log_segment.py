@@ -22,6 +22,7 @@ from odradek.environment.files import (
     UPDATE,
     Buffer,
     OpenFile,
+    sync_new_file,
     unlink_if_exists,
     write_all,
 )
@@ -799,7 +800,7 @@ class LogSegment:
             piece = files.pread(source.fd, min(COPY_BYTES, end - position), position)
             write_all(files, target.fd, piece, position)
             position += len(piece)
-        files.fsync(target.fd)
+        sync_new_file(files, target.fd)
         files.replace(temporary, self.file.path)
         self.retire()
         copy = LogSegment(
