@@ -11,7 +11,11 @@ import pytest
 
 from odradek.environment.files import RealFiles
 from odradek.ids import TopicPartition
-from odradek.log.directories.offset_checkpoint_file import CLOSED_SUFFIX, OffsetCheckpointFile
+from odradek.log.directories.offset_checkpoint_file import (
+    CLOSED_SUFFIX,
+    OWN_MARK,
+    OffsetCheckpointFile,
+)
 from odradek.log.state import checkpoints
 from odradek.log.state.checkpoints import CorruptCheckpoint, read_offsets
 from tests.helpers.faulty_files import FaultyFiles
@@ -254,3 +258,19 @@ def test_only_a_file_that_kafka_has_not_written_since_is_own(tmp_path: Path) -> 
     file.close()
     file.sync_closed()
     assert loaded().is_own
+
+
+def test_removed_entry_of_zero_is_dropped_by_the_next_write_and_delays_no_new_log(
+    tmp_path: Path,
+) -> None:
+    """A directory that is copied to this name may have gaps, which the entry would call losses."""
+    file = OffsetCheckpointFile(FaultyFiles(), str(tmp_path), checkpoints.RECOVERY_POINT_FILE)
+    file.write(lambda: {T0: 1, T1: 0})
+    file.remove({T1})
+    assert not file.removes(T1)
+    file.write(lambda: {T0: 1})
+    path = str(tmp_path / checkpoints.RECOVERY_POINT_FILE)
+    assert checkpoints.read_offsets(FaultyFiles(), path) == {T0: 1, OWN_MARK: 0}
+    number = file._last_write
+    file.write(lambda: {T0: 1})
+    assert file._last_write == number, "it is written once"

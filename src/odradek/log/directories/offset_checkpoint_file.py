@@ -65,6 +65,8 @@ class OffsetCheckpointFile:
         self._finished_write = 0
         # Removed entries that are still in the file, with the last write before the removal.
         self._removed: dict[TopicPartition, int] = {}
+        # The last write before the removal of an entry of 0. -1: the file has none to be removed.
+        self._zeros_removed = -1
         self._closed = False
         self._is_marked = name == checkpoints.RECOVERY_POINT_FILE
         self.is_own = False
@@ -137,12 +139,16 @@ class OffsetCheckpointFile:
     def remove(self, deleted: Iterable[TopicPartition]) -> None:
         """Remove entries from the next write on. This makes no system call, and copies nothing.
 
-        An entry of 0 may stay in the file. It hides nothing of a new log with the same name.
+        An entry of 0 hides nothing of a new log with the same name, so `removes` does not report
+        it. The next write drops it, because a copied directory of that name may have gaps.
         """
         with self._lock:
             for each in deleted:
-                if self._latest.pop(each, 0):
+                offset = self._latest.pop(each, None)
+                if offset:
                     self._removed[each] = self._last_write
+                elif offset == 0 and self._is_marked:
+                    self._zeros_removed = self._last_write
                 self.offsets.pop(each, None)
 
     def removes(self, topic_partition: TopicPartition) -> bool:
@@ -190,7 +196,7 @@ class OffsetCheckpointFile:
             offsets = dict(change(self._latest))
             is_newest = self._finished_write == self._last_write
             is_written = offsets == self.offsets and (self.is_own or not self._is_marked)
-            if is_newest and is_written and not self._removed:
+            if is_newest and is_written and not self._removed and self._zeros_removed < 0:
                 return
             self._latest = dict(offsets)
             self._last_write += 1
@@ -220,6 +226,8 @@ class OffsetCheckpointFile:
         with self._lock:
             if in_file == self._renamed_write > self._finished_write:
                 self._removed = {each: n for each, n in self._removed.items() if n >= in_file}
+                if self._zeros_removed < in_file:
+                    self._zeros_removed = -1
                 self.offsets = _without(offsets, self._removed)
                 self.is_own = self._is_marked
                 self._finished_write = in_file
