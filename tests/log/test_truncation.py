@@ -23,8 +23,10 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.log_dir import LogDir
 from odradek.log.residency import NotResident
 from odradek.log.segments import log_segments
+from odradek.log.segments.log_segment import LogSegment
 from odradek.log.state import checkpoints
 from odradek.log.truncation import LOGS_SYNCED_ALONE_MAX, LogTruncations, truncate_to
 from odradek.log.unified_log import UnifiedLog
@@ -747,3 +749,46 @@ def test_crash_at_any_step_leaves_a_state_that_the_next_truncation_repairs(
     log = open_log(opened(root, files))
     assert values_of(log) == [*expected, b"of the new leader"]
     assert log.epochs.entries()[-1] == (9, end)
+
+
+def test_truncation_of_a_log_that_is_deleted_during_it_leaves_no_open_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new segment is not in the list yet when the log is closed."""
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    fill(log)
+    truncations = LogTruncations()
+    truncations.truncate_fully_and_start_at(log, 50)
+    create_files = LogSegment.create_files
+
+    def create_and_delete(segment: LogSegment) -> None:
+        create_files(segment)
+        manager.delete(log.topic_partition)
+
+    monkeypatch.setattr(LogSegment, "create_files", create_and_delete)
+    truncations.execute()
+    assert log.closed
+    assert len(manager.pool) == 0
+    assert all(segment.deleted for segment in log.segments)
+    manager.close()
+
+
+def test_truncation_of_a_log_without_files_that_is_deleted_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = opened(tmp_path)
+    log = open_log(manager)
+    truncations = LogTruncations()
+    truncations.truncate_fully_and_start_at(log, 5)
+    prepare_directory = LogDir.prepare_directory
+
+    def delete_before(log_dir: LogDir, topic_partition: TopicPartition) -> None:
+        prepare_directory(log_dir, topic_partition)
+        manager.delete(topic_partition)
+
+    monkeypatch.setattr(LogDir, "prepare_directory", delete_before)
+    truncations.execute()
+    assert log.closed
+    assert not Path(log.directory).exists()
+    manager.close()

@@ -110,6 +110,10 @@ class LogTruncations:
                 for log in waiting:
                     with log_dir.truncating(log.topic_partition):
                         _unless_closed(log, log.cut)
+                    if log.closed:
+                        # The cut may have added segments after `close` has retired the others.
+                        for segment in log.segments:
+                            segment.retire()
                 _sync(log_dir, waiting)
             except OSError as error:
                 what = f"truncating {len(waiting)} logs"

@@ -356,10 +356,8 @@ class UnifiedLog:
 
     def _duplicate_info(self, found: ProducerBatch) -> LogAppendInfo:
         """Return the result of the original batch, with the flush if it is required."""
-        must_flush = (
-            found.last_offset >= self.recovery_point
-            and self.unflushed_messages >= self._flush_messages
-        )
+        is_flushed = found.last_offset < self.recovery_point
+        must_flush = not is_flushed and self.unflushed_messages >= self._flush_messages
         return duplicate_info(found, self.log_start_offset, must_flush)
 
     def _append_failed(self, error: OSError) -> KafkaError:
@@ -795,9 +793,12 @@ class UnifiedLog:
         assert cut is not None
         if self.closed:
             return
+        files, end = self.log_dir.files, -1
         if not self.on_disk:
             self._create_directory()
-        files, end = self.log_dir.files, -1
+            if self.closed:  # the deletion found no directory
+                files.remove_tree(self.directory)
+                return
         self.flusher.truncate(partial(self._cut_segments, cut))
         if cut.base is None:
             end = self.log_end_offset
