@@ -438,3 +438,42 @@ def test_log_that_is_closed_without_a_free_descriptor_is_recovered_at_the_next_s
     assert values_of(log) == values
     assert log.producers.producers[1].last_sequence == 8
     manager.close()
+
+
+def test_flush_that_fails_is_due_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a lack of descriptors would delay it by another `flush.ms`."""
+    manager = open_manager(tmp_path, LogConfig())
+    log = open_log(manager)
+    append(log, [b"1"])
+    assert not log.flusher.flush_if_due(NOW_MS, 5_000)
+
+    def fail(_: int) -> None:
+        raise log.log_dir.io_failed(OSError(errno.EMFILE, "too many open files"), "flushing")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log.flusher, "flush_to", fail)
+        with pytest.raises(KafkaError):
+            log.flusher.flush_if_due(NOW_MS + 5_000, 5_000)
+    log.flusher.flush_if_due(NOW_MS + 6_000, 5_000)
+    assert log.recovery_point == 1
+    manager.close()
+
+
+def test_log_with_one_segment_keeps_its_checkpoint_entry_after_its_first_roll(
+    tmp_path: Path,
+) -> None:
+    """It was loaded without an entry. A start with two segments must know of a gap."""
+    manager = open_manager(tmp_path, LogConfig())
+    log = open_log(manager)
+    append(log, [b"1"])
+    log.flusher.hide_recovery_point()
+    manager.checkpoint()
+    path = str(tmp_path / checkpoints.RECOVERY_POINT_FILE)
+    assert TP not in checkpoints.read_offsets(FaultyFiles(), path)
+    log.roll(NOW_MS)
+    for _ in range(2):
+        assert TP in checkpoints.read_offsets(FaultyFiles(), path)
+        manager.checkpoint()
+    manager.close()

@@ -130,6 +130,7 @@ class LogFlusher:
         if len(self._segments) == 1:
             self._sync_segment_names()
             self._log_dir.add_to_checkpoint(self._topic_partition)
+            self._is_hidden = False  # one segment has no gaps
 
     def sync_next_head(self, count: int) -> None:
         """Sync the name of the segment that becomes the first one when `count` are deleted.
@@ -210,8 +211,8 @@ class LogFlusher:
             self.last_flush_ms = now_ms
         active_base = self._segments.active.base_offset
         if now_ms - self.last_flush_ms >= flush_ms:
-            self.last_flush_ms = now_ms
             self.flush_to(self._log_end_offset())
+            self.last_flush_ms = now_ms  # not after an error: the next call tries again
         elif self._rolled or self.recovery_point < active_base:
             self.flush_to(active_base)
         self._sync_names_early()
