@@ -171,9 +171,11 @@ class LogDir:
     def directory_created(self) -> None:
         """Note a new partition directory. The first flush of its log syncs its name.
 
-        Its checkpoint entry is written when `LogManager.maintain` runs next.
+        Its checkpoint entry is written when `LogManager.maintain` runs next. May be called from any
+        thread.
         """
-        self._directories_created += 1
+        with self._lock:
+            self._directories_created += 1
         self.has_new_logs = True
 
     def clear_new_logs(self) -> None:
