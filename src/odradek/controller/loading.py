@@ -147,7 +147,8 @@ async def prepare(
             if isinstance(error, NodeExistsError) and error.path == znodes.MOVE:
                 raise KafkaError(
                     ErrorCode.INCONSISTENT_CLUSTER_ID,
-                    "the metadata of another broker moves into this store. Start again",
+                    "the metadata of another broker moves into this store. Start again. If that "
+                    "broker no longer exists, remove /odradek with its children first",
                 ) from error
             await store.connected()
             await store.sync()
