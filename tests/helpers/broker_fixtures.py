@@ -14,14 +14,16 @@ from testkit.wire import WireClient
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give brokers 40 seconds for each step of a stop.
+    """Give brokers 40 seconds for each step of a stop, and for each response of the controller.
 
-    With the default limits a stop skips steps on a slow machine. The tests must not depend on the
-    speed of the machine.
+    With the default limits a stop skips steps on a slow machine, and a request does not wait for
+    its topics. The tests must not depend on the speed of the machine.
     """
     patient = StopLimits(40e3, 41e3, 42e3, 43e3, 44e3)
     monkeypatch.setattr("odradek.broker.broker.STOP_LIMITS", patient)
     monkeypatch.setattr("odradek.testing.broker.STOP_LIMITS", patient)
+    monkeypatch.setattr("odradek.broker.broker.BLOCK_WAIT_MS", 40e3)
+    monkeypatch.setattr("odradek.broker.requests.auto_topic_creation_manager.WAIT_MS", 40e3)
 
 
 @pytest.fixture

@@ -33,7 +33,11 @@ from odradek.broker.requests.quotas import ClientQuotas
 from odradek.broker.start_reports import report_addresses, report_configs
 from odradek.broker.stopping import STOP_LIMITS, StopLimits, StopSequence
 from odradek.broker.threads import BrokerThreads
-from odradek.broker.transactions.producer_ids import ProducerIdAllocator
+from odradek.broker.transactions.producer_ids import (
+    BLOCK_WAIT_MS,
+    LOCAL_BLOCK_WAIT_MS,
+    ProducerIdAllocator,
+)
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import (
     advertised_listeners,
@@ -413,7 +417,8 @@ class BrokerServer:
 
             return await block_of_controller(cluster, config.node_id)
 
-        producer_ids = ProducerIdAllocator(block_of_producer_ids, self._timers)
+        wait_ms = LOCAL_BLOCK_WAIT_MS if cluster is None else BLOCK_WAIT_MS
+        producer_ids = ProducerIdAllocator(block_of_producer_ids, self._timers, wait_ms)
         self.services = Services(
             config=config,
             clock=clock,

@@ -16,7 +16,7 @@ from tests.helpers.manual_timers import SteppedTimers
 class Fixture:
     def __init__(self) -> None:
         self.timers = SteppedTimers(ManualClock())
-        self.ids = ProducerIdAllocator(self._allocate, self.timers)
+        self.ids = ProducerIdAllocator(self._allocate, self.timers, BLOCK_WAIT_MS)
         self.requests: list[asyncio.Future[range]] = []
 
     async def _allocate(self) -> range:

@@ -2,8 +2,9 @@
 
 As in Kafka (``RPCProducerIdManager``), the broker requests a block in the background, before the
 current one is used up, and has one request in flight. Kafka responds with
-COORDINATOR_LOAD_IN_PROGRESS while there is no id. Here a request waits for the block first, at most
-`BLOCK_WAIT_MS`, because the later requests of its connection wait for it.
+COORDINATOR_LOAD_IN_PROGRESS while there is no id. Here a request waits for the block first. In a
+cluster it waits for `BLOCK_WAIT_MS` at most: the controller may be unknown for many seconds, and
+the later requests of the connection wait for this one.
 
 When a broker stops, the unused ids of its blocks are lost. No id is ever allocated twice.
 """
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BLOCK_WAIT_MS = 1_000
-"""The longest time for which a request waits for a block, in milliseconds."""
+"""The longest time for which a request waits for a block of the controller, in milliseconds."""
+
+LOCAL_BLOCK_WAIT_MS = 60_000
+"""The longest time for which a request waits for a block of its own broker, a single one.
+
+The block is there after a write to a disk, which may be slow.
+"""
 
 LEFT_PERCENT = 10
 """Part of a block that is left when the next one is requested, in percent."""
@@ -37,11 +44,15 @@ class ProducerIdAllocator:
     Args:
         allocate_block: Returns the next block. Raises `KafkaError` if there is none.
         timers: The environment's timers.
+        wait_ms: The longest time for which a request waits for a block.
     """
 
-    def __init__(self, allocate_block: Callable[[], Awaitable[range]], timers: Timers) -> None:
+    def __init__(
+        self, allocate_block: Callable[[], Awaitable[range]], timers: Timers, wait_ms: float
+    ) -> None:
         self._allocate_block = allocate_block
         self._timers = timers
+        self._wait_ms = wait_ms
         self._ids = range(0)
         self._next_block = range(0)
         self._requested_at = 0
@@ -68,7 +79,7 @@ class ProducerIdAllocator:
         """
         while (producer_id := self.next_or_none()) is None:
             request = self._request_block()
-            await wait_at_most(self._timers, (request,), BLOCK_WAIT_MS)
+            await wait_at_most(self._timers, (request,), self._wait_ms)
             if not request.done() or request.cancelled():
                 raise _try_again("The controller has not allocated producer ids yet.")
             error = request.result()
