@@ -13,6 +13,7 @@ from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import BrokerRegistration, PartitionImage
 from odradek.records.record import Record, build_batch
 from odradek.replication.delayed_fetch import refuse_replica
@@ -38,6 +39,7 @@ class RecordedFetchers:
     def __init__(self) -> None:
         self.followed: dict[TopicPartition, FollowedPartition] = {}
         self.calls = 0
+        self._when_truncated: dict[UnifiedLog, Callable[[], None]] = {}
 
     def follow(self, followed: Sequence[FollowedPartition]) -> None:
         self.calls += 1
@@ -53,6 +55,13 @@ class RecordedFetchers:
 
     async def stop(self) -> None:
         self.followed.clear()
+
+    def when_truncated(self, log: UnifiedLog, change: Callable[[], None]) -> None:
+        self._when_truncated[log] = change
+
+    def truncation_ended(self, log: UnifiedLog) -> None:
+        """Perform the change that waits for the end of the truncation."""
+        self._when_truncated.pop(log)()
 
 
 class RecordedProposals:

@@ -117,7 +117,8 @@ def test_truncation_of_a_partition_that_is_led_again_ends_before_it_leads(tmp_pa
         it.catch_up.answer(diverging(0, 2, 1))
         it.fetchers.unfollow([partition.topic_partition])
         led_again: list[int] = []
-        partition.when_truncated(lambda: led_again.append(partition.log.log_end_offset))
+        log = partition.log
+        it.fetchers.when_truncated(log, lambda: led_again.append(log.log_end_offset))
         it.release()
         await until(lambda: bool(led_again))
         assert led_again == [1]
@@ -140,6 +141,46 @@ def test_partition_of_a_new_epoch_is_fetched_when_the_truncation_has_ended(tmp_p
         )
         (fetched,) = it.channel("catch-up", "broker-3").partitions
         assert (fetched.current_leader_epoch, fetched.fetch_offset) == (6, 1)
+
+    run_follower(tmp_path, test)
+
+
+def test_replica_that_is_removed_and_added_again_is_fetched_after_the_truncation(
+    tmp_path: Path,
+) -> None:
+    """A reassignment removes the replica and is cancelled. The log is the same."""
+
+    async def test(it: Follower) -> None:
+        removed = it.partition()
+        append(removed.log, [(2, 4)])
+        it.follow(removed)
+        it.catch_up.answer(diverging(0, 2, 1))
+        it.fetchers.unfollow([removed.topic_partition])
+        added = Partition(removed.topic_partition, TOPIC_ID, removed.log)
+        it.follow(added)
+        assert all(each.closed for each in it.channels), "nothing is fetched yet"
+        it.release()
+        await until(lambda: any(each.asked and not each.closed for each in it.channels))
+        it.catch_up.answer(records(0, batches(1, 3), high_watermark=4))
+        assert added.log.log_end_offset == 4
+        assert (removed.log.high_watermark, added.error) == (4, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    run_follower(tmp_path, test)
+
+
+def test_failed_truncation_stops_a_replica_that_was_added_again(tmp_path: Path) -> None:
+    async def test(it: Follower) -> None:
+        removed = it.partition()
+        append(removed.log, [(2, 4)])
+        it.follow(removed)
+        it.catch_up.answer(diverging(0, 2, 1))
+        added = Partition(removed.topic_partition, TOPIC_ID, removed.log)
+        it.follow(added)
+        ((truncation, _),) = it.executor.held
+        it.executor.held = []
+        truncation.set_exception(RuntimeError("a bug"))
+        await until(lambda: added.error is ErrorCode.KAFKA_STORAGE_ERROR)
+        assert all(each.closed for each in it.channels), "nothing is left to fetch"
 
     run_follower(tmp_path, test)
 

@@ -202,11 +202,33 @@ def test_becoming_leader_waits_for_the_end_of_a_truncation(run: Run) -> None:
         broker.set(of(LEADER, 5, 4, isr=(LEADER, A)))
         truncations.execute()
         assert partition.error
-        partition.truncation_ended()
+        broker.cluster.fetchers.truncation_ended(partition.log)
         assert not partition.error
         assert (partition.leader_epoch, partition.isr) == (5, (LEADER, A))
         append(broker)
         assert partition.log.end_offset_for_epoch(3) == (3, 1)
+
+    run(test)
+
+
+def test_replica_that_is_added_again_during_a_truncation_leads_after_it(run: Run) -> None:
+    def test(broker: Broker) -> None:
+        broker.set(of(LEADER, 3, 1))
+        append(broker)
+        broker.set(of(A, 4, 2))
+        removed, truncations = broker.partition, LogTruncations()
+        truncations.truncate_to(removed.log, 0)
+        broker.set(of(LEADER, 5, 3))
+        broker.set(of(A, 6, 4, replicas=(A, B), isr=(A, B)))
+        broker.set(of(A, 6, 5))
+        broker.set(of(LEADER, 7, 6))
+        partition = broker.partition
+        assert partition is not removed
+        assert partition.error
+        truncations.execute()
+        broker.cluster.fetchers.truncation_ended(partition.log)
+        assert (partition.error, partition.leader_epoch) == (ErrorCode.NONE, 7)
+        assert removed.error
 
     run(test)
 
@@ -221,7 +243,7 @@ def test_partition_that_is_deleted_during_a_truncation_is_never_led(run: Run) ->
         broker.set(of(LEADER, 5, 3))
         broker.apply(after_deletion(broker.image, "t"))
         truncations.execute()
-        partition.truncation_ended()
+        broker.cluster.fetchers.truncation_ended(partition.log)
         assert partition.error
         assert partition.replication is None
 
@@ -240,7 +262,7 @@ def test_truncation_that_ends_after_another_election_does_not_depose_the_new_lea
         broker.set(of(LEADER, 5, 3))
         broker.set(of(B, 6, 4))
         truncations.execute()
-        partition.truncation_ended()
+        broker.cluster.fetchers.truncation_ended(partition.log)
         assert (partition.leader, partition.leader_epoch) == (B, 6)
         assert partition.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert broker.followed == (B, 6)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from odradek.environment.timers import Timers
     from odradek.errors import KafkaError
     from odradek.ids import BrokerId, TopicPartition
+    from odradek.log.unified_log import UnifiedLog
     from odradek.replication.partition import Partition
     from odradek.replication.replica_fetcher import LeaderChannel
     from odradek.replication.replication_parts import FollowedPartition
@@ -82,6 +83,7 @@ class FetcherManager:
         self._listener = listener
         self._replicas: dict[TopicPartition, FollowedReplica] = {}
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
+        self._when_truncated: dict[UnifiedLog, Callable[[], None]] = {}
         self._truncations = FollowerTruncations(
             executor, loop, timers, settings.backoff_ms / 1000, self._truncated
         )
@@ -129,6 +131,13 @@ class FetcherManager:
             fetcher.stop()
         await self._truncations.stop()
 
+    def when_truncated(self, log: UnifiedLog, change: Callable[[], None]) -> None:
+        """Call `change` when the truncation of `log` has ended. It replaces an earlier one.
+
+        It is not called after a truncation that has failed.
+        """
+        self._when_truncated[log] = change
+
     def _drop(self, topic_partition: TopicPartition) -> None:
         replica = self._replicas.pop(topic_partition, None)
         if replica is not None:
@@ -152,21 +161,29 @@ class FetcherManager:
         return None
 
     def _truncated(self, partition: Partition, error: KafkaError | None) -> None:
-        """Continue after a truncation, which may have begun in an earlier leader epoch."""
+        """Continue after a truncation, which may have begun in an earlier leader epoch.
+
+        The replica may have been removed and added again since. It then has another `Partition`
+        with the same log.
+        """
+        log, change = partition.log, self._when_truncated.pop(partition.log, None)
         if error is not None:
-            if self._followed(partition) is not None:
-                self._drop(partition.topic_partition)
-                self._stop_idle()
             partition.storage_failed()
-        partition.truncation_ended()
-        replica = self._followed(partition)
+            replica = self._replica_of(partition)
+            if replica is not None:
+                self._storage_failed(replica)
+                self._stop_idle()
+            return
+        if change is not None and not log.is_truncating:
+            change()
+        replica = self._replica_of(partition)
         if replica is not None:
             self._fetchers[replica.leader].truncated(replica)
 
-    def _followed(self, partition: Partition) -> FollowedReplica | None:
-        """Return the replica of this partition, but not of another one of the same name."""
+    def _replica_of(self, partition: Partition) -> FollowedReplica | None:
+        """Return the replica with the log of `partition`, but no other one of the same name."""
         replica = self._replicas.get(partition.topic_partition)
-        return replica if replica is not None and replica.partition is partition else None
+        return replica if replica is not None and replica.log is partition.log else None
 
     def _storage_failed(self, replica: FollowedReplica) -> None:
         """Stop a replica whose log failed."""

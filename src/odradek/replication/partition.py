@@ -107,8 +107,6 @@ class Partition(WaitingOperations["Partition"]):
         self._factory = factory
         # The other replicas, while this broker leads a partition that has some.
         self.replication: LeaderReplication | None = None
-        # The change of leadership that waits for the end of a truncation.
-        self._when_truncated: Callable[[], None] | None = None
         self.leader: int = NO_LEADER
         # Below every epoch, so that epoch 0 of a new topic counts as a new epoch.
         self.leader_epoch = UNDEFINED_EPOCH
@@ -242,16 +240,6 @@ class Partition(WaitingOperations["Partition"]):
     def storage_failed(self) -> None:
         """Stop the partition, because its log cannot be written."""
         self.stop(ErrorCode.KAFKA_STORAGE_ERROR)
-
-    def truncation_ended(self) -> None:
-        """Perform the change of leadership that waited for the end of a truncation."""
-        change, self._when_truncated = self._when_truncated, None
-        if change is not None and not self.log.is_truncating:
-            change()
-
-    def when_truncated(self, change: Callable[[], None]) -> None:
-        """Call `change` when the truncation of the log has ended. It replaces an earlier one."""
-        self._when_truncated = change
 
     # --- the end ---
 

@@ -268,10 +268,11 @@ class ReplicaManager:
                     self._fetcher_changes.follow(partition, image.leader, image.leader_epoch)
             return
         self._unfollow(key)
-        if partition.log.is_truncating:
+        if self._replication is not None and partition.log.is_truncating:
             # The fetcher truncates the log on a thread. A leader appends to it afterwards.
             self._update_fetchers()
-            partition.when_truncated(partial(self._lead_truncated, partition, image))
+            change = partial(self._lead_truncated, partition, image)
+            self._replication.fetchers.when_truncated(partition.log, change)
             return
         partition.become_leader(image)
         if partition.flush_due_offset:

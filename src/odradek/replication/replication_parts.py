@@ -15,6 +15,7 @@ from odradek.replication.leader_replication import LeaderLease, LeaderReplicatio
 
 if TYPE_CHECKING:
     from odradek.environment.clock import Clock
+    from odradek.log.unified_log import UnifiedLog
     from odradek.metadata.image import PartitionImage
     from odradek.replication.partition import Partition
     from odradek.replication.replication_state import Brokers
@@ -32,9 +33,7 @@ class Fetchers(Protocol):
     """The fetchers of the partitions that this broker follows.
 
     A fetcher appends to `Partition.log` with the leader epoch of the `FollowedPartition`, and then
-    calls `Partition.follower_appended`. It calls `Partition.truncation_ended` after each truncation
-    of a log, also when the partition is no longer followed. After an I/O error it calls
-    `Partition.storage_failed`.
+    calls `Partition.follower_appended`. After an I/O error it calls `Partition.storage_failed`.
     """
 
     def follow(self, followed: Sequence[FollowedPartition]) -> None:
@@ -45,6 +44,12 @@ class Fetchers(Protocol):
 
     async def stop(self) -> None:
         """End all fetches."""
+
+    def when_truncated(self, log: UnifiedLog, change: Callable[[], None]) -> None:
+        """Call `change` when the truncation of `log` has ended. It replaces an earlier one.
+
+        The partition may be no longer followed by then.
+        """
 
 
 class FetcherChanges:
