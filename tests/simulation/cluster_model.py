@@ -86,6 +86,7 @@ class ClusterModel:
         """Follow a write that the ensemble has executed."""
         touched: dict[PartitionKey, None] = {}
         self._check_position(operations)
+        registrations = []
         for operation, result in zip(operations, performed, strict=True):
             path = operation.path
             if isinstance(operation, Check):
@@ -95,7 +96,10 @@ class ClusterModel:
             elif path.startswith(znodes.BROKER_IDS + "/") and isinstance(operation, Create):
                 self._broker_registers(result, session_id)
             elif path.startswith(znodes.REGISTRATIONS + "/"):
-                self._registered(operation, touched)
+                registrations.append(operation)
+        for operation in registrations:
+            # What a process lost counts until its successor is registered, so for states before.
+            self._registered(operation, touched)
         for key in touched:
             self.check(key)
 
@@ -157,15 +161,18 @@ class ClusterModel:
                 recovering=bool(value.get("leader_recovery_state", 0)),
                 last_known=tuple(value.get("last_known_elr", ())),
             )
-            self._state_changed(model, state)
+            self._state_changed(key, state)
             touched[key] = None
 
-    def _state_changed(self, model: PartitionModel, state: PartitionState) -> None:
+    def _state_changed(self, key: PartitionKey, state: PartitionState) -> None:
+        model = self.partitions[key]
         before = model.state
         for problem in model.changed(state):
             self._report(f"{model.name}: {problem}")
         if before is None:
             return
+        if state.leader < 0:
+            self._check_kept(key, before, state)
         if state.leader_epoch > before.leader_epoch:
             self._count("leader changes" if state.leader >= 0 else "leaders lost")
             if state.recovering:
@@ -176,6 +183,22 @@ class ClusterModel:
                 self._count("ISR expansions")
         if state.elr and not before.elr:
             self._count("ELRs")
+
+    def _check_kept(self, key: PartitionKey, before: PartitionState, state: PartitionState) -> None:
+        """A partition without a leader keeps each member of ISR and ELR that has all records.
+
+        Otherwise nobody can lead but a replica that may have lost records. A member that lost its
+        power, or whose disk had an error since the controller registered it, has to leave.
+        """
+        for member in set(before.members) - set(state.members):
+            observer = self.observers.get(member)
+            if observer is None or observer.kept(key) is None:
+                continue
+            machine = observer.machine
+            has_failed = machine.failed_process >= self.registered.get(member, 0)
+            if not has_failed and not machine.has_failed_directory:
+                name = self.partitions[key].name
+                self._report(f"{name}: {state} follows {before} without clean member {member}")
 
     def _broker_registers(self, result: Performed, session_id: int) -> None:
         for number, observer in self.observers.items():

@@ -69,6 +69,7 @@ class Machine:
         process: The running incarnation, or None.
         on_step: Called after each step of the broker's loop.
         on_end: Called when an incarnation ends, with the way: stop, kill, power or failed.
+        failed_process: The number of the last incarnation whose log directory failed, or -1.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Machine:
         drift = self._rng.uniform(-CLOCK_DRIFT_MAX, CLOCK_DRIFT_MAX)
         self.clock = SimulatedClock(scheduler, offset_ms, drift)
         self.power_cut_pending = False
+        self.failed_process = -1
 
     @property
     def address(self) -> tuple[str, int]:
@@ -224,6 +226,8 @@ class Machine:
     def _end(self, how: str) -> None:
         process = self.process
         assert process is not None
+        if self.has_failed_directory:
+            self.failed_process = process.number
         self.process = None
         self.power_cut_pending = False
         self.scheduler.note(f"{self.host} ends: {how}")

@@ -125,12 +125,15 @@ class Replica:
         *,
         unclean: bool = False,
         log: Chain = LOG,
+        failed: bool = False,
     ) -> None:
         self.log = log
         process = SimpleNamespace(number=1)
         self.unclean = unclean
         self.start = start
-        self.machine: Any = SimpleNamespace(process=process, node_id=broker)
+        self.machine: Any = SimpleNamespace(
+            process=process, node_id=broker, has_failed_directory=failed, failed_process=-1
+        )
         self.end = end
         self.maximal = maximal
 
@@ -187,6 +190,32 @@ def test_a_change_of_a_partition_checks_leader_isr_and_elr(
     model.is_deleted = True
     world.model.check(KEY)
     assert not world.violations
+
+
+@pytest.mark.parametrize(
+    ("second", "elr", "is_violation"),
+    [
+        (Replica(2), (1,), True),
+        (Replica(2), (1, 2), False),
+        (Replica(2, unclean=True), (1,), False),
+        (Replica(2, failed=True), (1,), False),
+    ],
+)
+def test_a_partition_without_a_leader_keeps_its_clean_members(
+    second: Replica, elr: tuple[int, ...], is_violation: bool
+) -> None:
+    world = World()
+    world.change(1, *znodes.create_topic_operations(TOPIC, 1))
+    world.model.observers = {1: Replica(1), 2: second}  # type: ignore[dict-item]
+    ended = replace(
+        TOPIC.partitions[0],
+        leader=BrokerId(-1),
+        leader_epoch=1,
+        isr=(),
+        elr=tuple(BrokerId(each) for each in elr),
+    )
+    world.change(2, Set(znodes.state_path("topic", 0), znodes.encode_state(ended, 1)))
+    assert ("without clean member 2" in "".join(world.violations)) is is_violation
 
 
 @pytest.mark.parametrize(
