@@ -10,7 +10,7 @@ import pytest
 
 from odradek.result_tasks import wait
 from odradek.results import Abandoned, PendingResult, Result
-from odradek.slicing import sliced
+from odradek.slicing import begin, sliced
 
 
 def slices(count: int, done: list[int], result: Result[str]) -> Generator[None, None, Result[str]]:
@@ -74,3 +74,28 @@ def test_cancel_closes_the_work_between_two_slices() -> None:
         assert len(done) < 10
 
     asyncio.run(test())
+
+
+def test_work_in_the_background_begins_immediately_and_logs_a_defect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    steps: list[int] = []
+
+    def work(slices: int) -> Generator[None, None, None]:
+        for number in range(slices):
+            steps.append(number)
+            yield
+        raise ValueError("a defect")
+
+    async def test() -> None:
+        begin(work(2), "the work")
+        assert steps == [0]
+        await asyncio.sleep(0.01)
+        assert steps == [0, 1]
+        begin(work(0), "work of one slice")
+
+    asyncio.run(test())
+    assert [each.split(".")[0] for each in caplog.messages] == [
+        "bug in the work",
+        "bug in work of one slice",
+    ]

@@ -13,12 +13,15 @@ ended.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Generator
 from typing import Any, TypeVar
 
 from odradek.collector import postponed_full_collections
 from odradek.result_tasks import run
-from odradek.results import Result
+from odradek.results import Abandoned, Result
+
+logger = logging.getLogger(__name__)
 
 Pause = asyncio.Future[Any] | None
 """Type of a yield of long work: None at the end of a slice, or a future to wait for."""
@@ -80,6 +83,28 @@ def sliced(work: Generator[Pause, None, Result[R]]) -> Result[R]:
     # A task that is cancelled before its first step does not close the work.
     result.on_done(lambda _: work.close())
     return result
+
+
+def begin(work: Generator[Pause, None, None], name: str) -> None:
+    """Run the generator in time slices. The first slice runs immediately.
+
+    Args:
+        work: The work. An exception ends it, and is logged as a defect.
+        name: The work in the log line about a defect.
+    """
+
+    def whole() -> Generator[Pause, None, Result[None]]:
+        yield from work
+        return Result(None)
+
+    def log_defect(done: Result[None]) -> None:
+        if done.error is not None and not isinstance(done.error, Abandoned):
+            logger.error("bug in %s. Report the traceback", name, exc_info=done.error)
+
+    try:
+        sliced(whole()).on_done(log_defect)
+    except Exception as error:  # noqa: BLE001 - of the first slice
+        log_defect(Result.failed(error))
 
 
 async def _remaining_slices(work: Generator[Pause, None, Result[R]], pause: Pause) -> Result[R]:

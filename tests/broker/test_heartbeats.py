@@ -306,7 +306,8 @@ def test_delays_begin_again_after_a_request_that_succeeded() -> None:
             *[refused] * 3, AssignReplicasToDirsResponse(), stale, BrokerHeartbeatResponse()
         )
         sender = heartbeats(channel)
-        sender.directory_failed(A, {(TOPIC, 0): A})
+        sender.report_replicas({(TOPIC, 0): A})
+        sender.directory_failed(A)
         began = loop.time()
         while channel.responses:  # noqa: ASYNC110 - the channel has no events
             await asyncio.sleep(0.01)
@@ -320,7 +321,8 @@ def test_reports_of_a_failed_directory_do_not_wait_for_each_other() -> None:
     async def test() -> None:
         channel = Channel(AssignReplicasToDirsResponse(), BrokerHeartbeatResponse())
         sender = heartbeats(channel)
-        sender.directory_failed(A, {(TOPIC, 0): A})
+        sender.report_replicas({(TOPIC, 0): A})
+        sender.directory_failed(A)
         await asyncio.sleep(0)
         assert [type(each) for each in channel.requests] == [
             AssignReplicasToDirsRequest,
@@ -359,7 +361,7 @@ def test_shutdown_waits_for_its_own_permission_after_other_reports() -> None:
     async def test() -> None:
         channel = Channel(BrokerHeartbeatResponse(), *[BrokerHeartbeatResponse()] * 2, PERMISSION)
         sender = heartbeats(channel)
-        sender.directory_failed(A, {})
+        sender.directory_failed(A)
         await asyncio.sleep(1)
         assert len(channel.requests) == 1
         assert await sender.shut_down(60_000)
@@ -369,15 +371,30 @@ def test_shutdown_waits_for_its_own_permission_after_other_reports() -> None:
     run_virtually(test())
 
 
-def test_directory_without_an_id_is_reported_by_its_replicas_only() -> None:
+def test_replica_in_a_lost_directory_is_reported_without_a_failure() -> None:
     async def test() -> None:
         channel = Channel(AssignReplicasToDirsResponse())
         sender = heartbeats(channel)
-        sender.directory_failed(None, {(TOPIC, 0): LOST_DIRECTORY})
+        sender.report_replicas({(TOPIC, 0): LOST_DIRECTORY})
         await asyncio.sleep(1)
         (sent,) = channel.requests
         assert replicas_of(sent) == {(TOPIC, 0): LOST_DIRECTORY}
         await sender.stop()
+
+    run_virtually(test())
+
+
+def test_report_after_the_stop_is_not_sent() -> None:
+    """A log directory may fail while the broker stops."""
+
+    async def test() -> None:
+        channel = Channel(AssignReplicasToDirsResponse())
+        sender = heartbeats(channel)
+        await sender.stop()
+        sender.report_replicas({(TOPIC, 0): A})
+        sender.directory_failed(A)
+        await asyncio.sleep(1)
+        assert not channel.requests
 
     run_virtually(test())
 

@@ -53,6 +53,7 @@ class Broker:
         self.disk = Disk()
         self.reports: list[Mapping[Any, Uuid]] = []
         self.withdrawn: list[Any] = []
+        self.left_out: list[Uuid] = []
         self.image = PartitionImage(0, OWN, 1, 1, (OWN, OTHER), (OWN, OTHER))
         self.partitions = partitions = [
             SimpleNamespace(
@@ -65,6 +66,7 @@ class Broker:
         heartbeats = SimpleNamespace(
             report_replicas=lambda found: self.reports.append(found) if found else None,
             withdraw_lost=self.withdrawn.extend,
+            directory_failed=lambda found: self.reports.append({"failed": found}),
         )
         self.directories = ReplicaDirectories(
             OWN,
@@ -76,7 +78,9 @@ class Broker:
                 find=lambda _, number: partitions[number],
             ),
             SimpleNamespace(  # type: ignore[arg-type]
-                image=SimpleNamespace(partition=lambda *_: self.image), heartbeats=heartbeats
+                image=SimpleNamespace(partition=lambda *_: self.image),
+                heartbeats=heartbeats,
+                lifecycle=SimpleNamespace(directory_failed=self.left_out.append),
             ),
             None,  # type: ignore[arg-type]
             LoopTimers(),
@@ -209,9 +213,11 @@ def test_replicas_of_a_full_disk_are_reported_in_time_slices(run: Run) -> None:
         many(broker, count)
         broker.disk.space_found = DiskSpace(1 << 40, 0)
         broker.full()
-        assert [len(each) for each in broker.reports] == [count]
+        assert [len(each) for each in broker.reports] == [ELEMENTS_PER_SLICE]
+        await asyncio.sleep(0.5 * CHECK_S)
+        assert [len(each) for each in broker.reports] == [ELEMENTS_PER_SLICE] * 3
         broker.reports.clear()
-        await asyncio.sleep(1.5 * CHECK_S)
+        await asyncio.sleep(CHECK_S)
         assert [len(each) for each in broker.reports] == [ELEMENTS_PER_SLICE] * 3
         assert {key: each for part in broker.reports for key, each in part.items()} == {
             (TOPIC_ID, number): LOST_DIRECTORY for number in range(count)
@@ -257,3 +263,19 @@ def test_a_new_replica_is_reported_if_there_are_several_directories(directories:
     image = SimpleNamespace(topics_by_id={TOPIC_ID: None})
     counted(broker.directories.apply(delta, image, image))  # type: ignore[arg-type]
     assert broker.reports == ([{(TOPIC_ID, 0): DIRECTORY}] if directories > 1 else [])
+
+
+def test_a_failed_directory_is_reported_after_its_replicas_which_are_reported_in_slices() -> None:
+    count = 3 * ELEMENTS_PER_SLICE
+    broker = Broker()
+    many(broker, count)
+    broker.disk.offline = True
+    other = SimpleNamespace(offline=False)
+    broker.directories._log_manager.log_dirs.append(other)  # type: ignore[arg-type]
+    slices, _ = counted(broker.directories.failing(broker.disk))  # type: ignore[arg-type]
+    assert slices == 3
+    *replicas, failure = broker.reports
+    assert [len(each) for each in replicas] == [ELEMENTS_PER_SLICE] * 3
+    assert {each for part in replicas for each in part.values()} == {DIRECTORY}
+    assert failure == {"failed": DIRECTORY}
+    assert broker.left_out == [DIRECTORY]

@@ -28,7 +28,7 @@ from odradek.replication.partition import Partition
 from odradek.replication.record_append import AppendEntry
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
-from odradek.slicing import ELEMENTS_PER_SLICE
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 from tests.helpers.led_partitions import led
 from tests.helpers.metadata_deltas import after_deletion
 from tests.replication.builders import apply
@@ -170,7 +170,7 @@ def test_partition_that_is_gone_is_not_fetched(run: Run, end: str) -> None:
         elif end == "released":
             broker.set(of(A, 4, 2, replicas=(A, B), isr=(A, B)))
         else:
-            broker.manager.log_dir_failed(broker.partition.log.log_dir)
+            run_to_completion(broker.manager.failing_log_dir(broker.partition.log.log_dir))
             assert broker.partition.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert TP not in broker.cluster.fetchers.followed
 

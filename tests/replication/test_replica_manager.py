@@ -23,8 +23,9 @@ from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
 from odradek.replication import replica_manager as replica_manager_module
 from odradek.replication.partition import Partition
-from odradek.replication.replica_manager import ReplicaManager
+from odradek.replication.replica_manager import PARTITIONS_APPLIED_A_SLICE, ReplicaManager
 from odradek.result_tasks import wait
+from odradek.slicing import run_to_completion
 from testkit.requests import batch as batch_now
 from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.metadata_deltas import after_deletion
@@ -367,12 +368,27 @@ def test_failed_directory_fails_its_partitions_and_delayed_operations(
         apply(manager, None, image_of(topic(), flush_messages="1"))
         log = manager.log(KEY)
         log.log_dir.fail(OSError(5, "Input/output error"), "a test")
-        manager.log_dir_failed(log.log_dir)
+        run_to_completion(manager.failing_log_dir(log.log_dir))
         for call in (lambda: manager.log(KEY), lambda: manager.append_internal(KEY, batch())):
             assert refused(call) is ErrorCode.KAFKA_STORAGE_ERROR
         # A later image does not make it serve again.
         apply(manager, None, image_of(topic(epoch=1)))
         assert refused(lambda: manager.log(KEY)) is ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(work)
+
+
+def test_partitions_of_a_failed_directory_are_stopped_in_time_slices(
+    run: Callable[[Work], None],
+) -> None:
+    async def work(manager: ReplicaManager) -> None:
+        apply(manager, None, image_of(topic(partitions=3 * PARTITIONS_APPLIED_A_SLICE)))
+        log_dir = manager.log(KEY).log_dir
+        log_dir.fail(OSError(5, "Input/output error"), "a test")
+        stopped = []
+        for _ in manager.failing_log_dir(log_dir):
+            stopped.append(sum(each.error is not ErrorCode.NONE for each in manager.partitions()))
+        assert stopped == [PARTITIONS_APPLIED_A_SLICE * slices for slices in (1, 2, 3)]
 
     run(work)
 

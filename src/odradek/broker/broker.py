@@ -62,7 +62,7 @@ from odradek.net.server import Server
 from odradek.net.session import PLAIN_SOCKET, PLAIN_SOCKET_WITHOUT_SENDFILE
 from odradek.protocol.framing import FRAME_SIZE_BYTES
 from odradek.replication.replica_manager import ReplicaManager
-from odradek.slicing import in_slices
+from odradek.slicing import begin, in_slices
 
 if TYPE_CHECKING:
     from odradek.broker.cluster_identity import ClusterMark
@@ -372,10 +372,13 @@ class BrokerServer:
         )
         self._stopping.add("the partitions", replica_manager.stop, self._stopping.limits.parts_ms)
 
-        def stop_partitions(log_dir: LogDir) -> None:
-            replica_manager.log_dir_failed(log_dir)
+        def stopping_partitions(log_dir: LogDir) -> Generator[None, None, None]:
+            yield from replica_manager.failing_log_dir(log_dir)
             if self._directories is not None:
-                self._directories.directory_failed(log_dir)
+                yield from self._directories.failing(log_dir)
+
+        def stop_partitions(log_dir: LogDir) -> None:
+            begin(stopping_partitions(log_dir), f"the end of the partitions of {log_dir}")
 
         def dir_failed(log_dir: LogDir) -> None:
             loop.call_soon_threadsafe(stop_partitions, log_dir)

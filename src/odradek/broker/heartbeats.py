@@ -187,19 +187,14 @@ class BrokerHeartbeats:
         self._settings = settings or HeartbeatSettings()
         self._reports = Reports()
         self._sending: asyncio.Task[None] | None = None
+        self._is_stopped = False
         self._permitted = asyncio.Event()
         self._recorded = asyncio.Event()
 
-    def directory_failed(self, directory: Uuid | None, replicas: Mapping[Replica, Uuid]) -> None:
-        """Report a log directory that has failed.
-
-        Args:
-            directory: Its id, or None if it has none.
-            replicas: The replicas that it had, with the id to report.
-        """
-        if directory is not None:
-            self._reports.failed_directories[directory] = None
-        self.report_replicas(replicas)
+    def directory_failed(self, directory: Uuid) -> None:
+        """Report a log directory that has failed, after its replicas."""
+        self._reports.failed_directories[directory] = None
+        self._send()
 
     def report_replicas(self, replicas: Mapping[Replica, Uuid]) -> None:
         """Report the log directories of replicas."""
@@ -246,13 +241,14 @@ class BrokerHeartbeats:
 
     async def stop(self) -> None:
         """Send nothing from now on."""
+        self._is_stopped = True
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.wait((self._sending,))
         self._channel.close()
 
     def _send(self) -> None:
-        if self._sending is None or self._sending.done():
+        if not self._is_stopped and (self._sending is None or self._sending.done()):
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
 
     async def _send_all(self) -> None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import LOST_DIRECTORY, ZERO_UUID, BrokerId, Uuid
-from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
+from odradek.slicing import ELEMENTS_PER_SLICE, begin, in_slices
 
 if TYPE_CHECKING:
     from odradek.broker.cluster_member import ClusterMember
@@ -145,17 +145,18 @@ class ReplicaDirectories:
                     if partition is not None and partition.topic_id in new.topics_by_id:
                         self._member.heartbeats.report_replicas(self._report(partition))
 
-    def directory_failed(self, log_dir: LogDir) -> None:
+    def failing(self, log_dir: LogDir) -> Generator[None, None, None]:
         """Report a directory that has failed, after its partitions were stopped."""
         if all(each.offline for each in self._log_manager.log_dirs):
             if self._end is None:
                 self._end = asyncio.get_running_loop().create_task(self._report_last())
             return
-        replicas = self._reports(log_dir)
         directory = self._log_manager.directory_ids.get(log_dir.path)
         if directory is not None:
             self._member.lifecycle.directory_failed(directory)
-        self._member.heartbeats.directory_failed(directory, replicas)
+        yield from self._reporting(log_dir)
+        if directory is not None:
+            self._member.heartbeats.directory_failed(directory)
 
     async def _report_last(self) -> None:
         """Report that no log directory works, and stop the broker.
@@ -181,7 +182,7 @@ class ReplicaDirectories:
     def directory_full(self, log_dir: LogDir) -> None:
         """Hand over the leaderships of a directory without space, until it has space again."""
         self._full[log_dir] = None
-        self._member.heartbeats.report_replicas(self._reports(log_dir))
+        begin(self._reporting(log_dir), f"the reports of the replicas in {log_dir}")
         if self._watch is None:
             self._watch = asyncio.get_running_loop().create_task(self._watch_space())
 
@@ -241,14 +242,6 @@ class ReplicaDirectories:
                 reports = {}
                 yield
         self._member.heartbeats.report_replicas(reports)
-
-    def _reports(self, log_dir: LogDir) -> dict[Replica, Uuid]:
-        """Return the reports of the replicas in a log directory."""
-        reports: dict[Replica, Uuid] = {}
-        for partition in self._replica_manager.partitions():
-            if partition.log.log_dir is log_dir:
-                reports.update(self._report(partition))
-        return reports
 
     def _report(self, partition: Partition) -> Mapping[Replica, Uuid]:
         key = partition.topic_partition

@@ -750,13 +750,13 @@ class ReplicaManager:
             self._unfollow(partition.topic_partition)
             self._update_fetchers()
 
-    def log_dir_failed(self, log_dir: LogDir) -> None:
+    def failing_log_dir(self, log_dir: LogDir) -> Generator[None, None, None]:
         """Stop the partitions of an offline log directory. Requests get KAFKA_STORAGE_ERROR."""
-        for partition in self.partitions():
+        for count, partition in enumerate(self.partitions(), 1):
             if partition.log.log_dir is log_dir:
-                partition.storage_failed()
-                self._unfollow(partition.topic_partition)
-        self._update_fetchers()
+                self._fail_partition(partition)
+            if not count % PARTITIONS_APPLIED_A_SLICE:
+                yield
 
     def expire_lease(self) -> None:
         """Refuse appends to all partitions with other replicas, which are suspended afterwards."""
