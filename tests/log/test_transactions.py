@@ -29,6 +29,7 @@ from tests.log.builders import (
     open_log,
     open_manager,
     read_all,
+    read_committed,
 )
 
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=100, file_delete_delay_ms=0)
@@ -413,6 +414,47 @@ def test_rebuilt_index_below_the_recovery_point_survives_a_power_cut_at_each_ste
             break
         crash_at += 1
     assert crash_at > 5
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_recovered_index_survives_a_power_cut_after_a_roll_at_the_recovery_point(
+    tmp_path: Path, is_damaged: bool
+) -> None:
+    """The recovery point of a clean stop is inside of the segment that recovery reads.
+
+    Args:
+        is_damaged: The index of an earlier segment is rebuilt as well.
+    """
+    for seed in range(20):
+        files = FaultyFiles(loses_names=True)
+        root = tmp_path / str(seed)
+        root.mkdir()
+        config = replace(CONFIG, segment_bytes=600)
+        manager = open_manager(root, config, files)
+        log = open_log(manager)
+        if is_damaged:
+            append_transactional(log, [b"a" * 100], 1, 0)
+            append_marker(log, 1, committed=False)
+            append(log, [b"b" * 300])
+        append_transactional(log, [b"c"], 2, 0)
+        append_marker(log, 2, committed=False)
+        end, count = log.log_end_offset, len(log.segments)
+        manager.close()
+        open_manager(root, config, files).close(clean=False)
+        if is_damaged:
+            (root / "topic-0" / f"{0:020}.txnindex").write_bytes(b"torn")
+        manager = open_manager(root, config, files)
+        log = open_log(manager)
+        values = read_committed(log, 0)
+        append(log, [b"d" * 450])
+        assert log.segments.bases[-1] == end, "a roll at the recovery point"
+        assert len(log.segments) == count + 1 == 2 + is_damaged
+        manager.close(clean=False)
+        files.crash(root, random.Random(seed))
+        manager = open_manager(root, config, files)
+        found = read_committed(open_log(manager), 0)
+        manager.close(clean=False)
+        assert [each for each in found if each[0] < end] == values, seed
 
 
 def test_truncation_cuts_the_index_and_reopens_the_ended_transaction(log: UnifiedLog) -> None:

@@ -5,9 +5,9 @@ and the producer snapshot of the old segment, and the next flush syncs them. Unt
 checkpoint's recovery point stays at the beginning of that segment. A start after a crash reads the
 segment again from there, and builds its indexes again.
 
-The checkpoint's recovery point is never inside the active segment. A start after a crash reads that
-segment from its beginning anyway. The next roll then needs no fsync before the first append to the
-new segment.
+The checkpoint's recovery point is never inside the active segment, unless the log was closed
+(`mark_synced`). A start after a crash reads that segment from its beginning anyway. The next roll
+then needs no fsync before the first append to the new segment.
 """
 
 from __future__ import annotations

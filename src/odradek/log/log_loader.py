@@ -95,6 +95,8 @@ class LogLoader:
         self._config = config
         self._options = options
         self._segments: list[LogSegment] = []
+        # The recovered segment that begins below the recovery point on the disk.
+        self._passed_segment: LogSegment | None = None
 
     def empty(self, topic_id: Uuid) -> UnifiedLog:
         """Return an empty log in a directory that does not exist yet.
@@ -374,9 +376,22 @@ class LogLoader:
         for segment in segments:
             if segment.txn_index is not None:
                 segment.txn_index.write_rebuilt()
+        self._sync_passed_txn_index()
         bases = {segment.base_offset for segment in segments}
         delete_stray_producer_files(files, directory, found, bases)
         return producers
+
+    def _sync_passed_txn_index(self) -> None:
+        """Sync the new transaction index of the segment that has the recovery point on the disk.
+
+        The next append may roll the log exactly at the recovery point. Until the next flush, a
+        start after a power cut then does not read this segment again. Without its index, readers of
+        committed records would see aborted ones.
+        """
+        segment = self._passed_segment
+        if segment is not None and segment.txn_index is not None:
+            segment.txn_index.sync()
+            self._files.fsync_dir(self._directory)
 
     # -- recovery ----------------------------------------------------------------------------------
 
@@ -396,6 +411,8 @@ class LogLoader:
         bases = [segment.base_offset for segment in segments]
         at = max(bisect_right(bases, options.recovery_point) - 1, 0)
         recovered_from = bases[at] if bases else None
+        if bases and bases[at] < options.recovery_point:
+            self._passed_segment = segments[at]
         last_before = segments[at - 1].last_batch() if at else None
         if last_before is not None:
             epochs.check(last_before)
