@@ -152,7 +152,8 @@ class LogSegments:
         return segments[:count]
 
     def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
-        """Replace the old segments by a compacted one."""
+        """Replace the old segments, which are not appended to, by a compacted one."""
+        assert self.active is not old[-1]
         segments = list(self._lists[0])
         at = segments.index(old[0])
         segments[at : at + len(old)] = [new]
