@@ -71,3 +71,19 @@ def test_file_cannot_be_opened_when_regions_hold_all_descriptors(tmp_path: Path)
         files[2].open()
     held.clear()
     assert files[2].open().fd >= 0
+
+
+def test_pool_that_lacked_descriptors_grows_slowly(tmp_path: Path) -> None:
+    """Otherwise it takes the descriptors that it has closed for other files."""
+    pool = FilePool(RealFiles(), 128)
+    files = [PooledFile(pool, str(tmp_path / str(n)), READ_WRITE) for n in range(20)]
+    for file in files:
+        file.open()
+    pool.make_room()
+    for size in (15, 17, 19, 20):
+        for file in files:
+            file.open()
+        assert len(pool) == size
+        pool.grow()
+    for file in files:
+        file.retire()

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -303,3 +305,56 @@ def test_fsync_of_a_new_file_that_reports_a_full_disk_is_repeated(
         log.flush()
     assert log.log_dir.offline
     manager.close(clean=False)
+
+
+class FewDescriptors(FaultyFiles):
+    """A process with `limit` descriptors for files."""
+
+    limit = sys.maxsize
+
+    def open(self, path: str, flags: int) -> int:
+        if len(self._paths) >= self.limit:
+            raise OSError(errno.EMFILE, "too many open files", path)
+        return super().open(path, flags)
+
+
+def refused(change: Callable[[], object]) -> bool:
+    """Return whether the change raises KAFKA_STORAGE_ERROR."""
+    try:
+        change()
+    except KafkaError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("change", ["append", "truncation", "checkpoint", "flush"])
+def test_later_attempt_without_free_descriptors_has_those_of_idle_segments(
+    tmp_path: Path, change: str
+) -> None:
+    files = FewDescriptors()
+    manager = open_manager(tmp_path, CONFIG, files, open_files_max=100)
+    log = open_log(manager)
+    fill(log)
+    log.roll(NOW_MS)
+    append(log, [b"first"], 8)
+    values = values_of(log)
+    assert len(manager.pool) > 4
+    truncations = LogTruncations()
+    if change == "truncation":
+        truncations.truncate_to(log, 5)
+    files.limit = len(files._paths)
+    changes: dict[str, Callable[[], bool]] = {
+        "append": lambda: refused(partial(append, log, [b"x"], 9)),
+        "flush": lambda: refused(log.flush),
+        "truncation": lambda: bool(truncations.execute()),
+        "checkpoint": lambda: manager.checkpoint() or manager.log_dirs[0].checkpoint_due,
+    }
+    attempts = 1
+    while changes[change]():
+        assert not log.log_dir.offline
+        attempts += 1
+        assert attempts < 50
+    assert attempts > 1
+    files.limit = sys.maxsize
+    assert values_of(log)[:5] == values[:5]
+    manager.close()

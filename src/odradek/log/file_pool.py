@@ -14,6 +14,8 @@ NO_SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 EVICTED_SHARE = 4
 """One of so many files of the pool is closed when the process has no free descriptor."""
+GROWTH_S = 64
+"""Seconds in which the pool may grow from no open file to its maximum again."""
 
 
 class PooledFile:
@@ -102,6 +104,7 @@ class FilePool:
         assert files_max > 0
         self.files = files
         self.files_max = files_max
+        self._open_max = files_max
         self.descriptors_max = files_max + files_max // 2
         """Number of open files, including files held by regions, from which `is_crowded` is
         True.
@@ -159,14 +162,21 @@ class FilePool:
         with self._lock:
             self._evict_quarter()
 
+    def grow(self) -> None:
+        """Permit more open files again after `make_room`. Called about every second."""
+        with self._lock:
+            self._open_max = min(self._open_max + -(-self.files_max // GROWTH_S), self.files_max)
+
     def _evict_quarter(self) -> None:
+        """Close files, and keep the pool at that size: other files need the descriptors."""
         for _ in range(-(-len(self._open) // EVICTED_SHARE)):
             self._evict()
+        self._open_max = max(len(self._open), 1)
 
     def _add(self, file: PooledFile, opened: OpenFile) -> OpenFile:
         if file.retired or file.handle is not None:
             return file.handle or file.kept or opened
-        while len(self._open) >= self.files_max:
+        while len(self._open) >= self._open_max:
             self._evict()
         file.handle = opened
         self._open[file] = None

@@ -111,6 +111,8 @@ class LogDir:
         """
         if error.errno in NO_SPACE_ERRNOS:
             self._report_full()
+        else:
+            self.pool.make_room()
         return self.error(what)
 
     def flush_refused(self) -> None:

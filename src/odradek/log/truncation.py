@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from odradek.errors import KafkaError
-from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
+from odradek.log.file_pool import NO_SPACE_ERRNOS
 from odradek.log.log_dir import LogDir
 from odradek.log.unified_log import UnifiedLog
 
@@ -117,10 +117,10 @@ class LogTruncations:
                 _sync(log_dir, waiting)
             except OSError as error:
                 what = f"truncating {len(waiting)} logs"
-                if error.errno in NO_SPACE_ERRNOS | NO_DESCRIPTOR_ERRNOS:
+                if error.errno in NO_SPACE_ERRNOS:
                     problem = log_dir.error(f"{what}: {error}")
                 else:
-                    problem = log_dir.fail(error, what)
+                    problem = log_dir.io_failed(error, what)
                 failed.update(dict.fromkeys(waiting, problem))
                 continue
             for log in waiting:

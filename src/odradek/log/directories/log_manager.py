@@ -645,6 +645,7 @@ class LogManager:
         The entries of new logs are written first, and then again every `NEW_ENTRIES_INTERVAL_MS`.
         Otherwise the first roll of a log writes them on the owner's thread.
         """
+        self.pool.grow()
         moved = any(d.checkpoint_due for d in self.log_dirs if not d.offline)
         self._write_checkpoints(self._write_new_entries)
         written_ms = self.clock.monotonic_ms()
@@ -696,6 +697,8 @@ class LogManager:
                     continue
                 # The old files are still valid. A start from them reads more of the logs.
                 log_dir.request_checkpoint()
+                if error.errno in NO_DESCRIPTOR_ERRNOS:
+                    self.pool.make_room()
                 _logger.warning(
                     "cannot write the checkpoints of %s: %s. The old ones stay valid, and the "
                     "broker tries again. Free disk space or file descriptors",
