@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.config import broker
 from odradek.config.broker import BrokerConfig, ConfigOrigin, ConfigSource, dynamic_reason
 from odradek.config.log_config import LogConfig
 from odradek.config.properties import parse_properties
@@ -123,8 +124,21 @@ def test_topic_overrides_win_over_the_brokers_values() -> None:
 
 def test_wrong_override_is_invalid_config() -> None:
     with pytest.raises(KafkaError) as caught:
-        BrokerConfig({}).log_config({"retention.ms": "-2"})
+        BrokerConfig({}).topic_values({"retention.ms": "-2"})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_wrong_override_of_a_log_has_no_effect_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was written by another program, or accepted by another release."""
+    broker._log_wrong_override.cache_clear()
+    overrides = {"retention.ms": "-2", "segment.bytes": "3000000", "unknown": "x"}
+    for _ in range(2):
+        made = BrokerConfig({}).log_config(overrides)
+        assert (made.retention_ms, made.segment_bytes) == (LogConfig().retention_ms, 3_000_000)
+    (message,) = caplog.messages
+    assert "retention.ms='-2'" in message
 
 
 def test_dynamic_values_take_effect_in_place_and_fall_back_when_removed() -> None:

@@ -323,6 +323,34 @@ def test_take_over_names_the_znode_that_is_not_json(
         world.ensemble.violations.clear()  # the writes are not those of a controller
 
 
+@pytest.mark.parametrize("name", ["min.insync.replicas", "retention.ms"])
+def test_override_that_is_not_valid_prevents_no_take_over(name: str) -> None:
+    """Another program has written it. The minimum of the cluster applies, as on the brokers."""
+    with running() as world:
+        _create(world)
+        for node in world.nodes.values():
+            node.controller._must_load = True
+
+        async def write() -> None:
+            store = await _foreign_store(world)
+            path = znodes.topic_config_path(A)
+            content = znodes.encode_configs({name: "abc", "segment.bytes": "3000000"})
+            await store.create(path, content)
+            await store.delete(znodes.CONTROLLER)
+            await store.close()
+
+        epoch = world.controller().epoch
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(world.ensemble, "_check", lambda *_: None)
+            world.run(write())
+            world.advance(5)
+        assert world.controller().epoch > epoch
+        assert world.controller().image.topic_configs[A][name] == "abc"
+        minimum = world.controller()._policies.of(world.controller().image)(A).min_insync_replicas
+        assert minimum == 1
+        world.ensemble.violations.clear()  # the write is not one of a controller
+
+
 @pytest.mark.parametrize("is_same_process", [True, False])
 def test_e4_follower_that_registers_again_before_the_leader_is_gone_leads(
     is_same_process: bool,

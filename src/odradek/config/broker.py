@@ -8,8 +8,10 @@ brokers, set at the start, default.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from odradek.config.broker_cleaner import CLEANER_CONFIGS
@@ -53,6 +55,11 @@ BROKER_CONFIGS = ConfigDef(
     ]
 )
 _EFFECTIVE = frozenset(BROKER_CONFIGS) - KEPT_NAMES
+
+logger = logging.getLogger(__name__)
+
+WRONG_OVERRIDES_MAX = 1_000
+"""Number of wrong overrides of topics that are remembered, to log each of them once."""
 
 
 class ConfigSource(IntEnum):
@@ -308,10 +315,13 @@ class BrokerConfig:
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """Return the topic configs in effect for a log.
 
-        Raises:
-            KafkaError: INVALID_CONFIG for a wrong override.
+        A wrong override has no effect. Another program has written it, or a broker of another
+        release has accepted it. It must end neither this broker nor the take-over of a controller.
         """
-        values = self.topic_values(overrides)
+        try:
+            values = self.topic_values(overrides)
+        except KafkaError:
+            values = self.topic_values(_valid_overrides(overrides))
         policy = values.pop("cleanup.policy")
         assert isinstance(policy, list)
         fields = {
@@ -365,6 +375,29 @@ class BrokerConfig:
             default = BROKER_CONFIGS[name].default_text()
             if default is not None:
                 yield ConfigOrigin(name, default, ConfigSource.DEFAULT_CONFIG)
+
+
+def _valid_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
+    valid: dict[str, str] = {}
+    for name, text in overrides.items():
+        try:
+            if name in TOPIC_CONFIGS:
+                TOPIC_CONFIGS[name].parse(text)
+        except KafkaError as error:
+            _log_wrong_override(name, text, str(error))
+        else:
+            valid[name] = text
+    return valid
+
+
+@lru_cache(maxsize=WRONG_OVERRIDES_MAX)
+def _log_wrong_override(name: str, text: str, reason: str) -> None:
+    logger.warning(
+        "the topic config %s=%r in the metadata has no effect: %s. Alter or delete it",
+        name,
+        text,
+        reason,
+    )
 
 
 def scaled(value: ConfigValue, synonym: Synonym) -> ConfigValue:
