@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -15,12 +16,16 @@ from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.store.interface import (
+    Delete,
     MetadataStore,
+    Operation,
     StoreFailure,
     UnknownOutcomeError,
+    Written,
 )
 from tests.controller.cluster_nodes import Node, World
 from tests.controller.test_cluster_controller import _create, _stable, running
+from tests.controller.test_controller_events import _call
 
 
 def _failing(_: MetadataImage) -> Policies:
@@ -95,6 +100,32 @@ def test_broker_whose_term_a_defect_ended_leaves_the_next_one_to_another() -> No
         world.advance(3)
         assert world.active() not in (None, active)
         _stable(world)
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("a defect"), asyncio.CancelledError()])
+def test_broker_whose_resignation_fails_contends_again(
+    failure: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(1) as world:
+        (node,) = world.nodes.values()
+        multi = node.store.multi
+
+        async def fail(operations: Sequence[Operation]) -> list[Written]:
+            if operations[-1] == Delete(znodes.CONTROLLER):
+                raise failure
+            return await multi(operations)
+
+        async def defect() -> None:
+            raise RuntimeError("a defect in an event")
+
+        epoch = node.controller.epoch
+        with monkeypatch.context() as patched, _unable(node.controller):
+            patched.setattr(node.store, "multi", fail)
+            _call(world, node.controller._queue, defect)
+            world.advance(5)
+        world.advance(30)
+        assert world.active() is node
+        assert node.controller.epoch > epoch
 
 
 def test_broker_that_is_alone_takes_over_when_it_can_again() -> None:

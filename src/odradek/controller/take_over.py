@@ -16,6 +16,7 @@ A session never reads older data than its own writes, so the new controller need
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import NamedTuple
 
@@ -136,6 +137,10 @@ async def resign(store: MetadataStore, elected: Elected) -> bool:
     try:
         await store.multi([own_epoch, Delete(znodes.CONTROLLER)])
     except (BadVersionError, NoNodeError, StoreFailure, UnknownOutcomeError):
+        return False
+    except (Exception, asyncio.CancelledError):
+        # The caller contends again after a delay. Without that, this broker would not.
+        logger.exception("bug in the resignation of the controller. Report the traceback")
         return False
     return True
 
