@@ -8,7 +8,7 @@ import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller.alter_partition import AlterPartition
-from odradek.controller.broker_changes import Policies
+from odradek.controller.broker_changes import ELECTION_COST, Policies
 from odradek.controller.cluster_controller import ClusterController
 from odradek.controller.election import ElectionPolicy
 from odradek.controller.election_policies import (
@@ -287,7 +287,7 @@ def test_e4_lowered_minimum_clears_each_elr_in_time_slices() -> None:
             slices += 1
     except StopIteration as ended:
         records = ended.value
-    assert slices >= 4
+    assert slices >= 4 * ELECTION_COST
     assert len(records) == 4 * ELEMENTS_PER_SLICE
     assert all(each.eligible_leader_replicas == [] for each in records)
 

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from odradek.controller import feed_server
 from odradek.controller.feed_log import FeedLog, size_of
-from odradek.controller.feed_server import POLLS_WAITING_MAX, RESPONSE_BYTES_MAX, FeedServer
+from odradek.controller.feed_server import (
+    POLLS_WAITING_MAX,
+    RESPONSE_BYTES_MAX,
+    RESPONSE_RECORDS_MAX,
+    FeedServer,
+)
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicName, Uuid
@@ -263,10 +268,11 @@ def test_lost_transfer_begins_again_with_the_newest_image() -> None:
     sizes=st.lists(st.integers(0, 400), max_size=30),
     bytes_max=st.integers(1, 2_000),
     requested=st.integers(1, 2_000),
+    records_max=st.integers(1, 30),
     offset=st.integers(-2, 40),
 )
 def test_log_returns_consecutive_changes_within_its_limits(
-    sizes: list[int], bytes_max: int, requested: int, offset: int
+    sizes: list[int], bytes_max: int, requested: int, records_max: int, offset: int
 ) -> None:
     log = FeedLog(EPOCH, 5, bytes_max)
     deltas = []
@@ -274,16 +280,17 @@ def test_log_returns_consecutive_changes_within_its_limits(
         deltas.append(FeedDelta(EPOCH, number, [FramedRecord(bytes(size))]))
         log.append(deltas[-1])
     assert log.end_offset == 5 + len(sizes)
-    kept = log.after(log.start_offset, 10**9)
+    kept = log.after(log.start_offset, 10**9, 10**9)
     assert list(kept) == deltas[log.start_offset - 5 :]
     assert len(kept) <= 1 or sum(map(size_of, kept)) <= bytes_max
     assert bool(kept) == bool(sizes)
     assert not log.covers(EPOCH - 1, offset)
     if log.covers(EPOCH, offset):
-        found = list(log.after(offset, requested))
+        found = list(log.after(offset, requested, records_max))
         assert found == deltas[offset - 5 : offset - 5 + len(found)]
         assert bool(found) == (offset < log.end_offset)
         assert len(found) <= 1 or sum(map(size_of, found)) <= requested
+        assert len(found) <= records_max
     else:
         assert not log.start_offset <= offset <= log.end_offset
 
@@ -370,6 +377,21 @@ def test_size_of_a_response_has_a_limit_of_the_server() -> None:
     response = feed.poll(10, max_bytes=2**31 - 1).get()
     assert count - 4 <= len(response.deltas) < count - 1
     assert sum(map(size_of, response.deltas)) <= RESPONSE_BYTES_MAX
+
+
+def test_number_of_records_of_a_response_has_a_limit() -> None:
+    feed = Feed(topics=RESPONSE_RECORDS_MAX, log_bytes_max=10_000_000)
+    for count in (1, RESPONSE_RECORDS_MAX - 1, 1):
+        feed.publish(*[LEVEL] * count)
+    response = feed.poll(10, max_bytes=2**31 - 1).get()
+    assert [len(each.records) for each in response.deltas] == [1, RESPONSE_RECORDS_MAX - 1]
+
+    async def chunk() -> MetadataImageResponse:
+        request = MetadataImageRequest("cluster", 2, 7, max_bytes=2**31 - 1)
+        return await _done(feed.server.image_chunk(request))
+
+    first = asyncio.run(chunk())
+    assert len(first.records) == RESPONSE_RECORDS_MAX == first.next_position
 
 
 def _image(feed: Feed, broker: int, position: int = 0, **fields: object) -> MetadataImageResponse:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller.broker_changes import Policies, acceptable_leader
+from odradek.controller.broker_changes import ELECTION_COST, Policies, acceptable_leader
 from odradek.controller.election import ElectionPolicy, min_isr_changed
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName
@@ -153,6 +153,7 @@ def planning_min_isr(
                 yield
             if not partition.elr:
                 continue
+            left = max(1, left - ELECTION_COST)
             acceptable = acceptable_leader(image.brokers, partition)
             changed = min_isr_changed(partition, acceptable, policy_of(topic.name))
             record = partition_change(topic.topic_id, partition, changed or partition)

@@ -59,19 +59,21 @@ class FeedLog:
             and self.start_offset <= offset <= self.end_offset
         )
 
-    def after(self, offset: int, bytes_max: int) -> Sequence[FeedDelta]:
+    def after(self, offset: int, bytes_max: int, records_max: int) -> Sequence[FeedDelta]:
         """Return changes after an offset that is covered.
 
         Args:
             offset: The last offset that the broker has applied.
             bytes_max: Limit of their size. The first change is returned whatever its size.
+            records_max: Limit of the number of their records. The same holds.
         """
         found: list[FeedDelta] = []
         first = offset - self.start_offset
         for index in range(first, len(self._deltas)):
             delta, size = self._deltas[index]
             bytes_max -= size
-            if found and bytes_max < 0:
+            records_max -= len(delta.records)
+            if found and (bytes_max < 0 or records_max < 0):
                 break
             found.append(delta)
         return found

@@ -44,6 +44,10 @@ TRANSFERS_MAX = 100
 RESPONSE_BYTES_MAX = 1024 * 1024
 """Upper bound of `max_bytes` of a request."""
 
+RESPONSE_RECORDS_MAX = 1_000
+"""Number of records above which a response gets no further changes, and a chunk is complete. Small
+records take longer to encode and decode than their bytes say."""
+
 
 @dataclass(slots=True)
 class _Poll:
@@ -183,7 +187,8 @@ class FeedServer:
         elif offset == self._log.end_offset:
             return None
         else:
-            response.deltas.extend(self._log.after(offset, _bytes_max(request.max_bytes)))
+            bytes_max = _bytes_max(request.max_bytes)
+            response.deltas.extend(self._log.after(offset, bytes_max, RESPONSE_RECORDS_MAX))
         return response
 
     def _wait(self, request: MetadataFeedRequest) -> Result[MetadataFeedResponse]:
@@ -262,7 +267,7 @@ class FeedServer:
     def _read(transfer: _Transfer, bytes_max: int) -> Generator[None, None, None]:
         """Read the next chunk. It has one record at least."""
         frames: list[bytes] = []
-        while bytes_max > 0:
+        while bytes_max > 0 and len(frames) < RESPONSE_RECORDS_MAX:
             part = list(islice(transfer.records, ELEMENTS_PER_SLICE))
             if not part:
                 transfer.is_complete = True
