@@ -465,6 +465,33 @@ def test_compact_and_delete_also_deletes_expired_segments(tmp_path: Path) -> Non
     with_server(tmp_path, work, topic)
 
 
+def test_topic_that_is_deleted_during_its_retention_leaves_the_directory_online(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files have other names afterwards. An error of a rename would be an error of the disk."""
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        old_ms = server.services.clock.time_ms() - 2 * HOUR_MS
+        append_pairs(log, [(b"old", b"1")], timestamp_ms=old_ms)
+        log.roll(old_ms)
+        append_pairs(log, [(b"old", b"2")], timestamp_ms=old_ms)
+        in_thread = log_cleaner.LogCleaner._in_thread
+
+        async def deleted_in_the_meantime(*args: Any) -> Any:
+            found = await in_thread(*args)
+            if args[1].func == log.load_for_retention:
+                server.services.log_manager.delete(TP)
+            return found
+
+        monkeypatch.setattr(log_cleaner.LogCleaner, "_in_thread", deleted_in_the_meantime)
+        await server.log_cleaner.clean()
+        assert log.closed
+        assert not log.log_dir.offline
+
+    topic = {"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS)}
+    with_server(tmp_path, work, topic)
+
+
 def test_swap_does_not_bring_back_records_that_were_truncated_during_the_cleaning(
     tmp_path: Path, monkeypatch
 ) -> None:

@@ -206,7 +206,7 @@ class LogCleaner:
                 continue
             try:
                 await self._in_thread(partial(log.load_for_retention, now_ms))
-                if log.is_truncating:
+                if log.closed or log.is_truncating:
                     continue
                 log.delete_old_segments(now_ms, wait=False)
             except NotResident:
