@@ -27,9 +27,9 @@ Kafka 4.1.
 | of a broker in a test | `Broker({"KEY": "VALUE"})` |
 | of a broker, topic or group while the broker runs | `odradek config alter` |
 
-Some defaults differ from Kafka's, because there is one node. `node.id` need not be set. Internal
-topics have one replica. The first rebalance of a group does not wait for more members. When the
-broker starts, it logs the keys of Kafka that have no effect, and unknown keys.
+Some defaults differ from Kafka's, because they suit a single broker. `node.id` need not be set.
+Internal topics have one replica. The first rebalance of a group does not wait for more members.
+When the broker starts, it logs the keys of Kafka that have no effect, and unknown keys.
 """
 
 
