@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,6 +102,17 @@ def test_broker_leads_nothing_until_its_image_has_the_new_registration() -> None
     broker.hear_feed()
     assert broker.standing() is EXPIRED
     broker.image_epoch = 6
+    assert broker.standing() is MEMBER
+
+
+def test_broker_that_starts_leads_nothing_until_its_image_has_its_registration() -> None:
+    """The image may be older than the power cut that ended its former process."""
+    broker = Broker()
+    broker.image_epoch = 4
+    assert broker.standing() is EXPIRED
+    broker.hear_feed()
+    assert broker.standing() is EXPIRED
+    broker.image_epoch = 5
     assert broker.standing() is MEMBER
 
 
@@ -257,6 +269,39 @@ def test_hazard_13_isolated_broker_stops_leading_partitions_with_other_replicas(
         assert await codes(cluster, 0, at=leader) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         alone = await cluster.produce("alone", b"x", acks=1, at=leader)
         assert alone.error_code == ErrorCode.NONE
+
+    run(test)
+
+
+def test_broker_that_starts_applies_no_image_from_before_its_registration(
+    run: Callable[[Test], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would lead in an epoch whose last records it has lost in a power cut."""
+    caplog.set_level(logging.INFO, "odradek")
+
+    async def test(cluster: ClusterBrokers) -> None:
+        controller_id = cluster.controller_id
+        leader = next(each for each in IDS if each != controller_id)
+        await cluster.create_topic("t", assignment=[[leader, controller_id]])
+        controller = cluster.member(controller_id).cluster_controller
+        read, released = controller._read_brokers, asyncio.Event()
+
+        async def wait_and_read() -> None:
+            await released.wait()
+            await read()
+
+        controller._read_brokers = wait_and_read  # type: ignore[method-assign]
+        cluster.servers[leader].config.set_dynamic({"controlled.shutdown.enable": "false"}, {})
+        await cluster.stop(leader)
+        assert cluster.image(controller_id).partition(TopicName("t"), 0).leader == leader  # type: ignore[union-attr]
+        starting = asyncio.ensure_future(cluster.start(leader))
+        await cluster.until(lambda: starting.done() or "waiting until the contr" in caplog.text)
+        assert not starting.done()
+        assert not cluster.image(leader).offset
+        released.set()
+        await starting
+        own = cluster.image(leader).brokers[BrokerId(leader)]
+        assert own.epoch == cluster.member(leader).broker_epoch
 
     run(test)
 

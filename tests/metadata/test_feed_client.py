@@ -110,7 +110,7 @@ class Controller:
 class Follower:
     """A client on a loop with virtual time, with all that it publishes."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_begin: Callable[[MetadataImage], bool] = lambda _: True) -> None:
         self.loop = VirtualLoop()
         self.channel = Channel()
         self.config = BrokerConfig.from_properties({"node.id": "7"})
@@ -128,6 +128,7 @@ class Follower:
                 timers=LoopTimers(),
                 clock=self.clock,
                 on_failure=self.failures.append,
+                may_begin=may_begin,
             )
 
         self.client = self.loop.run_until_complete(create())
@@ -380,6 +381,22 @@ def test_first_image_is_fetched_whole_and_in_chunks(follower: Follower) -> None:
     request = follower.request()
     assert isinstance(request, MetadataFeedRequest)
     assert (request.controller_epoch, request.metadata_offset) == (3, 10)
+
+
+def test_first_image_is_fetched_again_until_it_may_be_applied() -> None:
+    """A broker that starts waits for its registration."""
+    follower = Follower(may_begin=lambda image: len(image.topics_by_name) > 1)
+    controller = Controller(3, topics(100))
+    follower.start()
+    for _ in range(50):
+        follower.exchange(controller)
+    assert not follower.published
+    assert not follower.client.image.offset
+    controller.publish(topics(1_100))
+    follower.level_with(controller)
+    assert follower.published == [controller.image]
+    assert not follower.failures
+    follower.close()
 
 
 def test_whole_image_of_a_new_controller_reports_only_what_differs(follower: Follower) -> None:

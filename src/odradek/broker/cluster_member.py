@@ -11,8 +11,9 @@ A start takes these steps. Each one needs those before it:
 3. `register` creates the node of this broker. The broker accepts connections, and executes the
    requests of other brokers (`requests.start_gate`). It has to do so before it knows any metadata:
    the first broker of a cluster becomes the controller, and follows its own feed over the network.
-4. `follow` contends for the role of the controller, and follows the feed. It returns when the
-   broker has caught up with the metadata.
+4. `follow` contends for the role of the controller, and follows the feed. The first image that it
+   applies has the registration of this process. In an older one this broker could lead in an epoch
+   whose last records it has lost in a power cut. `follow` returns when the broker has caught up.
 5. The broker loads its coordinators, and executes all requests.
 
 After a lost session the broker registers again (`broker_lifecycle`), and contends again.
@@ -375,6 +376,7 @@ class ClusterMember(ClusterMembership):
             clock=self._environment.clock,
             on_failure=self._fail,
             settings=FeedClientSettings.for_session(session_timeout_ms),
+            may_begin=self._has_own_registration,
         )
         for subscriber in self._subscribers:
             self._feed.subscribe(subscriber)
@@ -419,6 +421,11 @@ class ClusterMember(ClusterMembership):
         assert self._feed is not None, "followed before"
         self._feed.subscribe(self._lease.image_changed)
         self._lease.start()
+
+    def _has_own_registration(self, image: MetadataImage) -> bool:
+        """Return whether an image has the registration of this process."""
+        own = image.brokers.get(self._node_id)
+        return own is not None and own.epoch == self.broker_epoch
 
     def _heard(self) -> Heard:
         assert self._feed is not None, "followed before"

@@ -4,8 +4,9 @@ The controller elects other leaders when the session of a broker has ended. A br
 know that yet could acknowledge records that the next leader does not have: with acks=1, or with
 itself as the only in-sync replica. It therefore stops serving these partitions in two cases:
 
-- Its session is lost. It serves again when its image has its new registration. The elections that
-  followed from the end of the session have metadata offsets up to that one.
+- Its session is lost, also during its start. It serves again when its image has its new
+  registration. The elections that followed from the end of the session have metadata offsets up to
+  that one.
 - It is isolated. For a session timeout it has heard neither the metadata store, nor the controller,
   nor a follower in the ISR of the partition. It serves again when it hears the store or the
   controller.
@@ -85,7 +86,7 @@ class Lease:
     timeout_ms: float
     store_heard_ms: float
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
-    _was_expired: bool = False
+    _was_expired: bool = True
 
     def standing(
         self, now_ms: float, *, is_connected: bool, broker_epoch: int, heard: Heard
@@ -101,7 +102,7 @@ class Lease:
         if is_connected:
             self.store_heard_ms = now_ms
         if broker_epoch != self.broker_epoch:
-            self._was_expired = self.broker_epoch != UNKNOWN_BROKER_EPOCH or self._was_expired
+            self._was_expired = True
             self.broker_epoch = broker_epoch
         if broker_epoch == UNKNOWN_BROKER_EPOCH:
             return Standing.EXPIRED

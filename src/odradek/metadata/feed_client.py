@@ -84,6 +84,10 @@ class _SubscriberFailed(Exception):
     """A subscriber has not processed a change."""
 
 
+class _TooOld(Exception):
+    """The first image must not be applied."""
+
+
 class FeedClient:
     """The image of a broker of a cluster, and its subscribers. Owned by the event loop.
 
@@ -99,6 +103,7 @@ class FeedClient:
             the state of the broker's parts, and no change is applied any longer: the broker has to
             stop.
         settings: Times.
+        may_begin: Returns whether a whole image may be the first one that is applied.
 
     Attributes:
         last_heard_ms: The monotonic time of the last valid response, or of the start.
@@ -117,6 +122,7 @@ class FeedClient:
         clock: Clock,
         on_failure: Callable[[Exception], object],
         settings: FeedClientSettings | None = None,
+        may_begin: Callable[[MetadataImage], bool] = lambda _: True,
     ) -> None:
         self._channel = channel
         self._broker_id = broker_id
@@ -125,6 +131,7 @@ class FeedClient:
         self._clock = clock
         self._on_failure = on_failure
         self._settings = settings or FeedClientSettings()
+        self._may_begin = may_begin
         self._state = FeedState(cluster_id, broker_id)
         self._publisher = MetadataPublisher(config, MetadataImage(cluster_id=cluster_id))
         self._first_end = asyncio.Event()
@@ -203,6 +210,9 @@ class FeedClient:
                 error,
             )
             self._channel.disconnect()
+        except _TooOld:
+            logger.info("waiting until the controller has registered this broker")
+            self._state.did_not_fit()
         except TimeoutError as error:
             logger.info("dropping the connection to the controller: %s", error)
             self._channel.disconnect()
@@ -293,6 +303,8 @@ class FeedClient:
         except InvalidRecord:
             self._state.did_not_fit()
             raise
+        if not self.image.offset and not self._may_begin(image):
+            raise _TooOld
         logger.info(
             "applying the difference to the whole metadata at offset %d: %d records",
             image.offset,
