@@ -62,6 +62,7 @@ REQUIRED_IN_CLUSTER = (
     "flushes checked",
     "compacted logs checked",
     "unclean stops",
+    "ends that drop pages of failed fsyncs",
     "power cuts of stopped brokers",
     "injected errors",
     "malformed responses",

@@ -11,6 +11,9 @@ is lost, later changes of the same name are lost, too. If the name of a new dire
 files in it are lost, even synced ones.
 
 A process that is killed leaves everything as it is, because the page cache belongs to the machine.
+An fsync that fails is different. As on Linux, the pages are clean afterwards, and the next fsync
+does not write them. Processes see their content until the page cache drops them. Here this happens
+when the process ends.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
 NAME_LOST_RATE = 0.5
+PAGE_LOST_RATE = 0.7
+"""Rate of the dirty pages that a failed fsync does not write."""
 
 
 class Inode:
@@ -33,16 +38,18 @@ class Inode:
         data: The content that processes see.
         durable: The content that survives a power cut.
         dirty: Numbers of the pages that differ from `durable`.
+        failed: Numbers of the pages that an fsync has failed to write. They are clean.
         cold: Numbers of the pages that are not in the page cache.
         unreadable: Every read fails with EIO.
     """
 
-    __slots__ = ("cold", "data", "dirty", "durable", "modified_ms", "unreadable")
+    __slots__ = ("cold", "data", "dirty", "durable", "failed", "modified_ms", "unreadable")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         self.dirty: set[int] = set()
+        self.failed: set[int] = set()
         self.cold: set[int] = set()
         self.modified_ms = 0
         self.unreadable = False
@@ -61,6 +68,7 @@ class Inode:
             del self.data[length:]
             self.dirty = {page for page in self.dirty if page * PAGE_BYTES < length}
             self.cold = {page for page in self.cold if page * PAGE_BYTES < length}
+            self.failed = {page for page in self.failed if page * PAGE_BYTES < length}
             self._touch(max(length - 1, 0), length)
         elif length > size:
             self.write(bytes(length - size), size)
@@ -72,34 +80,61 @@ class Inode:
             if end > start:
                 self.dirty.add(first)
                 self.cold.discard(first)
+                self.failed.discard(first)
             return
         pages = range(first, last + 1)
         self.dirty.update(pages)
         self.cold.difference_update(pages)
+        self.failed.difference_update(pages)
 
     def sync(self) -> None:
-        """Make the content durable."""
+        """Make the content of the dirty pages durable, and the size."""
+        self._sync_pages(self.dirty)
+        self.dirty.clear()
+
+    def fail_sync(self, rng: random.Random) -> None:
+        """Write some of the dirty pages. The others are clean, but not on the disk."""
+        lost = {page for page in sorted(self.dirty) if rng.random() < PAGE_LOST_RATE}
+        self._sync_pages(self.dirty - lost)
+        self.failed |= lost
+        self.dirty.clear()
+
+    def _sync_pages(self, pages: Iterable[int]) -> None:
         data, durable = self.data, self.durable
         size = len(data)
         if len(durable) > size:
             del durable[size:]
         elif len(durable) < size:
             durable.extend(bytes(size - len(durable)))
-        for page in self.dirty:
+        for page in pages:
             start = page * PAGE_BYTES
             durable[start : start + PAGE_BYTES] = data[start : start + PAGE_BYTES]
-        self.dirty.clear()
 
     @property
     def is_synced(self) -> bool:
-        return not self.dirty and len(self.data) == len(self.durable)
+        return not (self.dirty or self.failed) and len(self.data) == len(self.durable)
 
     def evict(self) -> None:
         """Drop the clean pages from the page cache."""
         self.cold = set(range((len(self.data) + PAGE_BYTES - 1) // PAGE_BYTES)) - self.dirty
+        self.cold -= self.failed
+
+    def drop_failed(self) -> bool:
+        """Drop the pages of failed fsyncs from the page cache. Return whether there were any."""
+        found = bool(self.failed)
+        size = len(self.data)
+        for page in self.failed:
+            start = page * PAGE_BYTES
+            end = min(start + PAGE_BYTES, size)
+            left = self.durable[start:end]
+            self.data[start:end] = left + bytes(end - start - len(left))
+        self.cold |= self.failed
+        self.failed.clear()
+        return found
 
     def lose_unsynced(self, rng: random.Random) -> None:
         """Take the content that a power cut leaves. All of it is on the disk afterwards."""
+        self.drop_failed()
         if not self.is_synced:
             self.data = _after_power_cut(self, rng)
             self.durable = bytearray(self.data)
@@ -321,6 +356,10 @@ class Disk:
                 self._lose_unsynced(node)
             else:
                 node.lose_unsynced(self.rng)
+
+    def drop_failed_pages(self) -> list[str]:
+        """Drop the pages of failed fsyncs from the page cache. Return the paths of their files."""
+        return [path for path, inode in self.walk() if inode.drop_failed()]
 
     def walk(self, path: str = "") -> Iterator[tuple[str, Inode]]:
         """Yield the path and the file of every file below a directory."""

@@ -252,7 +252,7 @@ class SimulatedFiles:
 
     def fsync(self, fd: int) -> None:
         inode = self._inode(fd)
-        self._sync(inode.sync)
+        self._sync(inode.sync, partial(inode.fail_sync, self._rng))
 
     def fsync_dir(self, path: str) -> None:
         self._alive()
@@ -260,7 +260,7 @@ class SimulatedFiles:
 
     def sync(self, path: str) -> None:
         self._alive()
-        self._sync(partial(self._sync_below, path))
+        self._sync(partial(self._sync_below, path), partial(self._fail_below, path))
 
     def _sync_below(self, path: str) -> None:
         directory = self.disk.directory(path)
@@ -271,14 +271,20 @@ class SimulatedFiles:
                 found.sync()
         directory.sync()
 
-    def _sync(self, sync: Callable[[], None]) -> None:
-        """Sync, fail, or die. A failed fsync leaves the pages as they were."""
+    def _fail_below(self, path: str) -> None:
+        for _, inode in self.disk.walk(path):
+            inode.fail_sync(self._rng)
+
+    def _sync(self, sync: Callable[[], None], fail: Callable[[], None] | None = None) -> None:
+        """Sync, fail, or die. A failed fsync of a directory leaves the names as they were."""
         dies = self._change()
         if self.disk.fail_fsyncs:
             self.disk.fail_fsyncs -= 1
             self.disk.faults_seen = True
+            if fail is not None:
+                fail()
             raise OSError(errno.EIO, "input/output error")
-        sync()  # what is written while this call waits is not covered
+        sync()  # writes during the wait are not covered
         self._wait(self._rng.randrange(self.disk.sync_us_max))
         if dies:
             self._die()

@@ -20,8 +20,12 @@ from typing import NamedTuple
 from odradek.records.batch import BatchHeader
 
 WINDOW_BATCHES = 5
-NO_STEP = -1
 """Batches that a broker remembers of each producer."""
+NO_STEP = -1
+DROPPED = "dropped"
+"""An end after which the page cache drops pages of the log, because an fsync had failed."""
+LOSSES = ("power", DROPPED)
+"""Ends that lose records which are not flushed."""
 
 
 class Observation(NamedTuple):
@@ -112,7 +116,7 @@ class ReplicaModel:
         floor: A power cut leaves all batches below it: flushed, or acknowledged after a flush.
         log_start_max: The largest log start that was ever observed.
         deletes: Retention may delete segments in the same call in which the process dies.
-        ended: How the process ended since the last observation: stop, kill or power.
+        ended: How the process ended since the last observation: stop, kill, power or `DROPPED`.
         compacted: Batches change below the high watermark, so there is no chain.
         truncations: The log's own count of truncations.
         is_unclean: The power was cut after the controller had registered the last process. It
@@ -121,6 +125,7 @@ class ReplicaModel:
             controller knows. A replica that is unclean has had it before the power cut.
         removed: The batches before a truncation that a kill has interrupted. A power cut may bring
             them back until the log is flushed above `removed_from`.
+        directory: The path of the log.
     """
 
     name: str
@@ -136,6 +141,7 @@ class ReplicaModel:
     reached: int = 0
     removed: Chain | None = None
     removed_from: int = 0
+    directory: str = ""
 
 
 def check_bounds(now: Observation) -> Iterator[str]:
@@ -178,13 +184,13 @@ def check_recovery(
     assert before is not None
     if now.leader_epoch < before.leader_epoch:
         yield f"leader epoch fell from {before.leader_epoch} to {now.leader_epoch} in a restart"
-    required = model.floor if how == "power" else before.log_end
+    required = model.floor if how in LOSSES else before.log_end
     if now.log_end < required:
         yield f"log end {now.log_end} after {how}, but the log had {required} that had to survive"
     if now.log_start > model.log_start_max and not model.deletes:
         yield f"log start {now.log_start} after {how}, but it never was above {model.log_start_max}"
     if not _agree(model.chain, recovered, bases[0]) and not (
-        how == "power" and model.removed and _agree(model.removed, recovered, bases[0])
+        how in LOSSES and model.removed and _agree(model.removed, recovered, bases[0])
     ):
         yield f"other bytes below {min(model.chain.end, recovered.end)} after {how}"
     end = max(recovered.end, bases[-1])  # an empty segment may start above all batches

@@ -70,6 +70,8 @@ class Machine:
         on_step: Called after each step of the broker's loop.
         on_end: Called when an incarnation ends, with the way: stop, kill, power or failed.
         failed_process: The number of the last incarnation whose log directory failed, or -1.
+        dropped: Paths of the files whose pages the page cache has dropped at that end, because an
+            fsync had failed.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Machine:
         self.clock = SimulatedClock(scheduler, offset_ms, drift)
         self.power_cut_pending = False
         self.failed_process = -1
+        self.dropped: list[str] = []
 
     @property
     def address(self) -> tuple[str, int]:
@@ -235,6 +238,7 @@ class Machine:
         process.files.kill()
         process.store.end()
         self.network.process_ended(self.host, power_cut=how == "power")
+        self.dropped = self.disk.drop_failed_pages()
         if how == "power":
             self.boots += 1
             self.disk.power_cut()

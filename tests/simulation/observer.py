@@ -17,6 +17,8 @@ from odradek.records.batch import HEADER_BYTES, BatchHeader, parse_header
 from odradek.records.record import iter_records
 from tests.simulation.disk import Directory, Inode
 from tests.simulation.invariants import (
+    DROPPED,
+    LOSSES,
     Chain,
     KeyedRecord,
     Observation,
@@ -148,11 +150,14 @@ class Observer:
 
     def ended(self, how: str) -> None:
         """The process of the machine has ended."""
+        dropped = {directory_of(path) for path in self.machine.dropped}
         for model in self.models.values():
-            if model.ended != "power":
+            if model.directory in dropped and how != "power":
+                model.ended = DROPPED
+            elif model.ended not in LOSSES:
                 # A failed start changes files as a process does that is killed.
                 model.ended = "kill" if how == "failed" else how
-            model.is_unclean |= how == "power"
+            model.is_unclean |= model.ended in LOSSES
         self._watched, self._states, self._image = [], [], None
         self._led, self._isrs = [], []
         self._cursors.clear()
@@ -236,6 +241,7 @@ class Observer:
         model = self.models.get(key)
         if model is None:
             model = ReplicaModel(f"{self.machine.host} {partition.topic_partition}")
+            model.directory = log.directory
             self.models[key] = model
         shared = self._partitions.setdefault(key, PartitionModel())
         problems = [*check_bounds(now)]
@@ -554,6 +560,10 @@ class Observer:
 
 def key_of(partition: Any) -> PartitionKey:
     return bytes(partition.topic_id), partition.topic_partition.partition
+
+
+def directory_of(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def maximal_isr_of(partition: Any) -> Collection[int] | None:

@@ -357,6 +357,8 @@ class Simulation:
     def _ended(self, machine: Machine, how: str) -> None:
         self.count(f"broker ends: {how}")
         self.observers[machine.node_id].ended(how)
+        if machine.dropped:
+            self.count("ends that drop pages of failed fsyncs")
         if how == "failed" and self._must_start(machine):
             self.violation(f"{machine.host} cannot start: {self.scheduler.trace.tail()[-1]}")
         delay_us = int(self.rng.uniform(0, RESTART_S_MAX) * SECOND)

@@ -235,6 +235,53 @@ def test_a_failed_fsync_syncs_nothing() -> None:
     assert lost
 
 
+def fail_fsync(machine: Machine, data: bytes) -> None:
+    machine.disk.fail_fsyncs = 1
+    with pytest.raises(OSError, match="input/output"):
+        machine.write("/d/f", data, sync=True)
+
+
+def test_an_fsync_after_a_failed_one_succeeds_without_the_pages() -> None:
+    size, lost = 3 * PAGE_BYTES, 0
+    for seed in range(10):
+        machine = Machine(seed)
+        machine.write("/d/f", bytes(size), sync=True)
+        machine.files.fsync_dir("/d")
+        fail_fsync(machine, b"x" * size)
+        assert read_file(machine.files, "/d/f") == b"x" * size, "processes see the pages"
+        fd = machine.files.open("/d/f", UPDATE)
+        machine.files.fsync(fd)
+        found = read_file(machine.power_cut(), "/d/f")
+        pages = [found[at : at + PAGE_BYTES] for at in range(0, size, PAGE_BYTES)]
+        assert {*pages} <= {bytes(PAGE_BYTES), b"x" * PAGE_BYTES}
+        lost += pages.count(bytes(PAGE_BYTES))
+    assert 0 < lost < 30
+
+
+def test_a_page_that_is_written_after_a_failed_fsync_is_synced() -> None:
+    for seed in range(10):
+        machine = Machine(seed)
+        machine.write("/d/f", bytes(PAGE_BYTES), sync=True)
+        machine.files.fsync_dir("/d")
+        fail_fsync(machine, b"x" * PAGE_BYTES)
+        machine.write("/d/f", b"y", sync=True)
+        assert read_file(machine.power_cut(), "/d/f") == b"y" + b"x" * (PAGE_BYTES - 1)
+
+
+def test_the_page_cache_drops_the_pages_of_a_failed_fsync() -> None:
+    dropped = 0
+    for seed in range(10):
+        machine = Machine(seed)
+        machine.write("/d/f", b"old", sync=True)
+        fail_fsync(machine, b"newer")
+        paths = machine.disk.drop_failed_pages()
+        assert paths in ([], ["/d/f"])
+        assert read_file(machine.files, "/d/f") == (b"old\0\0" if paths else b"newer")
+        assert machine.disk.drop_failed_pages() == []
+        dropped += len(paths)
+    assert 0 < dropped < 10
+
+
 def test_failed_reads_and_writes() -> None:
     machine = Machine()
     machine.write("/d/f", b"data")

@@ -6,6 +6,7 @@ from typing import Any
 from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch
 from tests.simulation.invariants import (
+    DROPPED,
     NO_STEP,
     Chain,
     KeyedRecord,
@@ -123,6 +124,13 @@ def test_only_a_power_cut_brings_back_what_an_interrupted_truncation_removed() -
     mixed = removed.copy()
     mixed.digests[1] = chain((2, 2, 9)).digests[0]
     assert [*check_recovery(replace(before, ended="power"), again, mixed, [0])]
+
+
+def test_a_log_whose_pages_are_dropped_keeps_what_was_flushed() -> None:
+    again = SEEN._replace(incarnation=2, leader_epoch=4, log_end=4)
+    kept = LOG.continues(4)
+    assert not [*check_recovery(model(floor=4, ended=DROPPED), again, kept, [0])]
+    assert [*check_recovery(model(floor=5, ended=DROPPED), again, kept, [0])]
 
 
 def test_an_empty_log_may_start_above_all_batches() -> None:

@@ -13,6 +13,7 @@ from odradek.log.unified_log import UnifiedLog
 from odradek.records.record import Record, build_batch
 from odradek.replication.leader_replication import LeaderReplication
 from tests.simulation.disk import Inode
+from tests.simulation.files import SimulatedFiles
 from tests.simulation.invariants import KeyedRecord
 from tests.simulation.observer import _position_of
 from tests.simulation.planting import Patches
@@ -326,6 +327,38 @@ def test_other_bytes_below_the_high_watermark_are_found(world: World) -> None:
     chain.hashes[-1] = b"other"
     world.wait(3)
     assert "has other records below" in world.first_violation
+
+
+def test_an_fsync_that_is_repeated_after_an_error_is_found(world: World) -> None:
+    """The second call succeeds, and the page cache has dropped the pages."""
+    fsync = vars(SimulatedFiles)["fsync"]
+
+    def repeated(files: SimulatedFiles, fd: int) -> None:
+        try:
+            fsync(files, fd)
+        except OSError:
+            fsync(files, fd)
+
+    patches = Patches()
+    patches.replace(SimulatedFiles, "fsync", repeated)
+    try:
+        for _ in range(20):
+            world.simulation.machines[world.leader - 1].disk.fail_fsyncs = 1
+            world.wait(0.5)
+    finally:
+        patches.undo()
+    assert "has not flushed them" in world.first_violation
+
+
+def test_a_restart_after_a_failed_fsync_may_lose_what_was_not_flushed(world: World) -> None:
+    machine = world.simulation.machines[world.leader - 1]
+    for _ in range(10):
+        machine.disk.fail_fsyncs = 1
+        world.wait(1)
+        machine.kill()
+        world.wait(6)
+    assert world.simulation.counts["ends that drop pages of failed fsyncs"]
+    assert not world.first_violation
 
 
 def test_other_images_of_one_offset_are_found(world: World) -> None:
