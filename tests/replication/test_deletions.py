@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.store.interface import Operation, Performed
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topic_changes import CreatedTopic, NewTopic
+from odradek.replication.deletions import TopicDeletions
 from odradek.replication.replica_manager import ReplicaManager
 from testkit.requests import batch
 from tests.helpers.faulty_files import FaultyFiles
@@ -336,6 +338,34 @@ def test_directory_that_fails_keeps_the_record_of_the_deletion(
         assert await machine.store.children(znodes.DELETED_TOPICS) == []
 
     machine.run(look, power=None)
+
+
+def test_sync_that_fails_unexpectedly_leaves_its_topics_to_the_next_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Later deletions are finished, and the stop of the broker does not fail."""
+    first, second = Uuid(bytes([1]) * 16), Uuid(bytes([2]) * 16)
+    errors, finished = [ValueError("unexpected")], list[Uuid]()
+
+    def sync() -> None:
+        if errors:
+            raise errors.pop()
+
+    async def main(executor: ThreadPoolExecutor) -> None:
+        manager: Any = SimpleNamespace(delete=lambda *_: True, sync_directories=sync)
+        loop = asyncio.get_running_loop()
+        deletions = TopicDeletions(manager, executor, loop, finished.extend)
+        for topic_id in (first, second):
+            for _ in deletions.delete(topic_id, [GONE_0]):
+                pass
+            await asyncio.sleep(0)
+        await deletions.stop()
+
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.run(main(executor))
+    assert finished == [second]
+    assert "The next start finishes the deletion of 1 topics" in caplog.text
+    assert "ValueError" in caplog.text
 
 
 def test_image_without_a_topic_and_without_its_deletion_keeps_the_log(

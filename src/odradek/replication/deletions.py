@@ -207,17 +207,25 @@ class TopicDeletions:
             while self._unsynced:
                 topic_ids, self._unsynced = self._unsynced, []
                 work = self._log_manager.sync_directories
-                await self._loop.run_in_executor(self._executor, work)
-                self._finished(topic_ids)
-        except KafkaError as error:
-            logger.warning(
-                "syncing the log directories failed: %s. The next start finishes the deletion of "
-                "%d topics",
-                error,
-                len(topic_ids),
-            )
+                try:
+                    await self._loop.run_in_executor(self._executor, work)
+                except Exception as error:  # noqa: BLE001 - it is logged with its traceback
+                    self._sync_failed(error, len(topic_ids))
+                else:
+                    self._finished(topic_ids)
         finally:
             self._syncing = None
+
+    @staticmethod
+    def _sync_failed(error: Exception, count: int) -> None:
+        is_bug = not isinstance(error, KafkaError)
+        logger.warning(
+            "syncing the log directories failed: %s. The next start finishes the deletion of "
+            "%d topics",
+            error,
+            count,
+            exc_info=error if is_bug else None,
+        )
 
     async def stop(self) -> None:
         """Wait for the sync in progress."""
