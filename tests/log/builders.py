@@ -17,6 +17,7 @@ from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import Compression, parse_header
 from odradek.records.control import EndTransactionMarker, build_marker, read_marker
 from odradek.records.record import Record, build_batch, iter_batches, iter_records
+from odradek.slicing import run_to_completion
 from tests.helpers.work import run_here
 
 TP = TopicPartition("topic", 0)
@@ -113,6 +114,11 @@ def append_marker(
     info = log.append_as_leader(memoryview(batch), leader_epoch, now_ms=now_ms, origin=origin)
     log.advance_high_watermark(log.log_end_offset)
     return info
+
+
+def retain(manager: LogManager, now_ms: int) -> int:
+    """Apply retention to all logs. Return the number of deleted segments."""
+    return run_to_completion(manager.retain(now_ms))
 
 
 def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> TimestampOffset | None:

@@ -32,6 +32,7 @@ from tests.log.builders import (
     open_log,
     open_manager,
     read_all,
+    retain,
 )
 
 PRODUCERS = [1, 2]
@@ -243,7 +244,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def retain(self) -> None:
         self.log.advance_high_watermark(self.end)
-        self.manager.retain(self.clock.time_ms())
+        retain(self.manager, self.clock.time_ms())
         self.forget_deleted()
 
     @precondition(lambda self: self.batches)

@@ -23,6 +23,7 @@ from tests.log.builders import (
     offset_for_timestamp,
     open_log,
     open_manager,
+    retain,
     values_of,
 )
 
@@ -146,7 +147,7 @@ def test_a_power_cut_after_retention_does_not_lose_the_first_file_of_the_rest_al
     if maintained:
         manager.maintain(NOW_MS)
         files.fail_fsync = OSError("an fsync on the owner's thread")
-    assert manager.retain(NOW_MS) == 2
+    assert retain(manager, NOW_MS) == 2
     assert bool(files.fail_fsync) == maintained
     files.fail_fsync = None
     if seed % 2:
@@ -346,7 +347,7 @@ def test_names_of_a_new_log_are_synced_once_before_its_first_roll(
     assert counts == [0 if is_maintained else 1, 0, 0]
     log.delete_records(3)
     manager.maintain(NOW_MS)
-    manager.retain(NOW_MS)
+    retain(manager, NOW_MS)
     assert len(log.segments) == 1
     synced.clear()
     log.roll(NOW_MS)

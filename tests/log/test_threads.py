@@ -19,6 +19,7 @@ from tests.log.builders import (
     offset_for_timestamp,
     open_log,
     open_manager,
+    retain,
     values_of,
 )
 
@@ -115,7 +116,7 @@ def test_retention_during_a_flush_neither_waits_nor_fails(
     thread, errors = in_thread(log.flush)
     assert files.reached.wait(120)
     log.delete_records(3)
-    assert manager.retain(NOW_MS) == 3
+    assert retain(manager, NOW_MS) == 3
     files.gate.set()
     thread.join(120)
     assert errors == []

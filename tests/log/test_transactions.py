@@ -30,6 +30,7 @@ from tests.log.builders import (
     open_manager,
     read_all,
     read_committed,
+    retain,
 )
 
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=100, file_delete_delay_ms=0)
@@ -583,7 +584,7 @@ def test_power_cut_after_all_records_were_deleted_brings_back_no_open_transactio
     end = log.log_end_offset
     log.delete_records(end)
     log.roll(NOW_MS)
-    manager.retain(NOW_MS)
+    retain(manager, NOW_MS)
     manager.checkpoint()
     manager.close(clean=False)
     for path in directory.glob(f"{end:020d}.*"):

@@ -43,6 +43,7 @@ from tests.log.builders import (
     open_log,
     open_manager,
     read_all,
+    retain,
     values_of,
 )
 
@@ -106,7 +107,7 @@ def test_offset_below_the_log_leaves_an_empty_log_that_starts_there(
     log = open_log(manager)
     fill(log)
     log.delete_records(8)
-    manager.retain(NOW_MS)
+    retain(manager, NOW_MS)
     assert log.segments.bases[0] > 4
     truncate_to(log, offset)
     for _ in range(2):
@@ -326,11 +327,11 @@ def test_truncating_log_takes_no_append_and_is_not_retained(tmp_path: Path) -> N
     fill(log)
     truncations = LogTruncations()
     truncations.truncate_to(log, 9)
-    assert manager.retain(NOW_MS + 10**9) == 0
+    assert retain(manager, NOW_MS + 10**9) == 0
     with pytest.raises(AssertionError):
         log.append_as_follower(memoryview(b""), 9, now_ms=NOW_MS)
     assert truncations.execute() == {}
-    assert manager.retain(NOW_MS + 10**9) > 0
+    assert retain(manager, NOW_MS + 10**9) > 0
     manager.close()
 
 
@@ -363,7 +364,7 @@ def test_segments_that_retention_deleted_stay_while_no_truncation_can_write_the_
     log.flush()
     manager.checkpoint()
     log.delete_records(8)
-    assert manager.retain(NOW_MS)
+    assert retain(manager, NOW_MS)
     truncations = LogTruncations()
     truncations.truncate_to(other, 7)
     files.space_left = 0

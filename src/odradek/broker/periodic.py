@@ -84,14 +84,15 @@ class PeriodicTasks:
     async def delete_old_segments(self) -> None:
         """Apply retention by time and by size, and expire idle producers.
 
-        Files are read in the executor. The logs are changed on the event loop, which owns them.
+        Files are read in the executor. The logs are changed on the event loop, which owns them, in
+        time slices: the segments of 10,000 partitions may expire at the same time.
         """
         services = self._services
         manager, now_ms = services.log_manager, services.clock.time_ms()
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(services.executor, manager.load_for_retention, now_ms)
         await shielded(work, "reading logs for retention")
-        manager.retain(now_ms, wait=False)
+        await in_slices(manager.retain(now_ms, wait=False))
 
     async def expire_offsets(self) -> None:
         """Remove committed offsets that are past their retention, and groups left without any."""

@@ -43,6 +43,7 @@ from tests.log.builders import (
     offset_for_timestamp,
     open_log,
     open_manager,
+    retain,
     values_of,
 )
 
@@ -502,12 +503,12 @@ def test_retention_by_time_deletes_whole_old_segments_then_the_active_one(
     log = open_log(manager)
     for at in range(5):
         append(log, [b"x"], timestamp_ms=NOW_MS + at * 3_000, now_ms=NOW_MS + at * 3_000)
-    assert manager.retain(NOW_MS + 13_000) == 1
+    assert retain(manager, NOW_MS + 13_000) == 1
     assert (log.log_start_offset, log.segments.bases) == (1, [1, 2, 3, 4])
     log.high_watermark = 3
-    assert manager.retain(NOW_MS + 10**6) == 2, "only below the high watermark"
+    assert retain(manager, NOW_MS + 10**6) == 2, "only below the high watermark"
     log.high_watermark = 5
-    assert manager.retain(NOW_MS + 10**6) == 2
+    assert retain(manager, NOW_MS + 10**6) == 2
     assert (log.log_start_offset, log.log_end_offset, log.segments.bases) == (5, 5, [5])
     append(log, [b"y"])
     manager.maintain(NOW_MS + 10**6)
@@ -524,7 +525,7 @@ def test_offsets_continue_after_all_records_were_deleted_and_a_restart(
     manager = open_manager(tmp_path, LogConfig(retention_ms=1))
     log = open_log(manager)
     append(log, [b"x", b"y"], timestamp_ms=1)
-    manager.retain(NOW_MS)
+    retain(manager, NOW_MS)
     manager.close(clean=False)
     manager = open_manager(tmp_path, CONFIG)
     assert append(open_log(manager), [b"z"]).first_offset == 2
@@ -548,7 +549,7 @@ def test_retention_of_a_log_without_files_reads_nothing(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, CONFIG)
     log = open_log(manager)
     manager.load_for_retention(NOW_MS + 10**12)
-    assert manager.retain(NOW_MS + 10**12) == 0
+    assert retain(manager, NOW_MS + 10**12) == 0
     assert not log.log_dir.offline
 
 
@@ -557,7 +558,7 @@ def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
     log = open_log(manager)
     for _ in range(20):
         append(log, [b"x" * 400])
-    assert manager.retain(NOW_MS) > 0
+    assert retain(manager, NOW_MS) > 0
     assert 3_000 <= log.size_bytes < 4_000
     assert log.log_start_offset == log.segments.bases[0] > 0
     manager.close()
@@ -575,10 +576,10 @@ def test_segments_of_deleted_records_go_with_the_next_retention_pass(tmp_path: P
     log.delete_records(2)
     with pytest.raises(KafkaError):
         log.read(1, 100, 3, min_one_message=True)
-    assert manager.retain(NOW_MS) == 2
+    assert retain(manager, NOW_MS) == 2
     assert log.segments.bases == [2, 3]
     log.delete_records(3)
-    manager.retain(NOW_MS)
+    retain(manager, NOW_MS)
     assert (log.segments.bases, log.log_start_offset) == ([3], 3)
     manager.close()
 

@@ -14,7 +14,16 @@ from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.state import checkpoints
 from tests.helpers.faulty_files import FaultyFiles
-from tests.log.builders import NOW_MS, TOPIC_ID, TP, append, open_log, open_manager, values_of
+from tests.log.builders import (
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    append,
+    open_log,
+    open_manager,
+    retain,
+    values_of,
+)
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 OTHER = TopicPartition("other", 0)
@@ -133,12 +142,12 @@ def test_logs_that_the_metadata_has_lost_are_not_subject_to_retention(tmp_path: 
         append(open_log(manager), [b"%d" % at * 90], now_ms=NOW_MS - 10**6)
     manager.close()
     manager = open_manager(tmp_path, config)
-    assert manager.retain(NOW_MS + 10**9) == 0
+    assert retain(manager, NOW_MS + 10**9) == 0
     log = manager.get(TP)
     assert log is not None
     assert (len(values_of(log)), manager.assigned_logs()) == (9, [])
     manager.assign(TP)
-    assert manager.retain(NOW_MS + 10**9) > 0
+    assert retain(manager, NOW_MS + 10**9) > 0
     manager.unassign([TP])
     assert manager.assigned_logs() == []
     manager.close()
@@ -159,7 +168,7 @@ def test_offsets_of_records_that_retention_deleted_are_not_used_again_after_a_po
         open_log(manager).roll(NOW_MS)
     open_log(manager).flush()
     manager.checkpoint()
-    assert manager.retain(NOW_MS + 10**9) > 1
+    assert retain(manager, NOW_MS + 10**9) > 1
     manager.close(clean=False)
     for number in range(2):
         files.crash(tmp_path, random.Random(seed + number))
@@ -180,7 +189,7 @@ def test_deleted_segments_are_removed_after_the_log_start_is_on_the_disk(tmp_pat
     manager = open_manager(tmp_path, config, files)
     for at in range(9):
         append(open_log(manager), [b"%d" % at * 90], now_ms=NOW_MS - 10**6)
-    manager.retain(NOW_MS + 10**9)
+    retain(manager, NOW_MS + 10**9)
     files.space_left = 0
     manager.maintain(NOW_MS)
     assert list((tmp_path / str(TP)).glob("*.deleted"))
@@ -238,7 +247,7 @@ def test_deleted_segments_that_a_power_cut_restores_in_part_hide_no_flushed_reco
         append(open_log(manager), [b"%d" % at * 90])
     open_log(manager).flush()
     open_log(manager).delete_records(5)
-    assert manager.retain(NOW_MS) == 5
+    assert retain(manager, NOW_MS) == 5
     if maintained:
         for log_dir in manager.log_dirs:
             manager._checkpoints[log_dir][checkpoints.LOG_START_FILE].write(lambda: {TP: 5})

@@ -18,7 +18,7 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Sequence
 from functools import partial
 
 from odradek.config.log_config import LogConfig
@@ -51,6 +51,7 @@ from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
 from odradek.log.state.checkpoints import LogDirectoryError
 from odradek.log.unified_log import UnifiedLog
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: interval between writes of the recovery points."""
@@ -59,6 +60,10 @@ HIGH_WATERMARK_INTERVAL_MS = 5_000
 NEW_ENTRIES_INTERVAL_MS = 1_000
 """Interval between writes of the recovery points of new logs while `maintain` flushes others."""
 PRODUCER_EXPIRATION_MS = 86_400_000
+DELETED_SEGMENT_ELEMENTS = 50
+"""Cost of a deleted segment in elements of a time slice: it is some 0.5 ms, and more on a disk."""
+PRODUCERS_EXPIRED_AN_ELEMENT = 50
+"""Number of producers whose age is compared at the cost of one element."""
 _logger = logging.getLogger(__name__)
 
 
@@ -608,22 +613,32 @@ class LogManager:
                         error,
                     )
 
-    def retain(self, now_ms: int, *, wait: bool = True) -> int:
-        """Apply retention and expire producers in assigned logs. Runs on the owner's thread.
+    def retain(self, now_ms: int, *, wait: bool = True) -> Generator[None, None, int]:
+        """Apply retention and expire producers in assigned logs, in time slices.
+
+        Runs on the owner's thread. Between slices a log may be deleted, and a truncation or a
+        compaction may begin.
 
         Args:
+            now_ms: The time of the pass.
             wait: False skips each log for which the disk would have to be read.
 
         Returns:
             The number of deleted segments.
         """
-        count = 0
+        count = cost = 0
         for log in self.assigned_logs():
+            if cost >= ELEMENTS_PER_SLICE:
+                cost = 0
+                yield
+            if log.closed or log.topic_partition not in self._assigned:
+                continue
+            cost += 1 + len(log.producers.producers) // PRODUCERS_EXPIRED_AN_ELEMENT
             log.producers.expire(now_ms, self._producer_expiration_ms)
             if log.log_dir.offline or log.is_truncating or log.topic_partition in self.cleaning:
                 continue
             try:
-                count += log.delete_old_segments(now_ms, wait=wait)
+                deleted = log.delete_old_segments(now_ms, wait=wait)
             except NotResident:
                 _logger.debug("retention of %s is postponed", log.topic_partition)
             except KafkaError as error:
@@ -632,6 +647,9 @@ class LogManager:
                     log.topic_partition,
                     error,
                 )
+            else:
+                count += deleted
+                cost += deleted * DELETED_SEGMENT_ELEMENTS
         return count
 
     def maintain(self, now_ms: int) -> None:
