@@ -60,6 +60,25 @@ def test_retention_skips_logs_that_change_between_its_slices(tmp_path: Path) -> 
     manager.close(clean=False)
 
 
+def test_topic_that_is_created_while_a_thread_reads_for_retention_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = open_manager(tmp_path, LogConfig())
+
+    class Assigned(set[TopicPartition]):
+        """Creates another log at each lookup, as the event loop may."""
+
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            manager.create(TopicPartition("new", len(self)), TOPIC_ID)
+            return found
+
+    monkeypatch.setattr(manager, "_assigned", Assigned())
+    log = manager.create(TopicPartition("t", 0), TOPIC_ID)
+    assert manager.assigned_logs() == [log]
+    manager.close()
+
+
 def test_retention_counts_the_producers_that_may_expire(tmp_path: Path) -> None:
     manager = open_manager(tmp_path, LogConfig())
     for number in range(2):

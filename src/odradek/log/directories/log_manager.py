@@ -418,8 +418,9 @@ class LogManager:
         self._assigned.difference_update(topic_partitions)
 
     def assigned_logs(self) -> list[UnifiedLog]:
-        """Return a snapshot of the logs of assigned partitions."""
-        return [log for tp, log in self._logs.items() if tp in self._assigned]
+        """Return a snapshot of the logs of assigned partitions. May be called on any thread."""
+        logs, assigned = list(self._logs.values()), self._assigned
+        return [log for log in logs if log.topic_partition in assigned]
 
     def conflicting_logs(self) -> dict[TopicPartition, list[UnifiedLog]]:
         """Return the logs in several directories, of topics with one name.
