@@ -63,6 +63,9 @@ def test_configs_survive_a_restart_and_end_with_their_last_value(tmp_path: Path)
         ("*", "%2A"),
         ("~", "%7E"),
         ("ä/ö", "%C3%A4%2F%C3%B6"),
+        (".", "%2E"),
+        ("..", "%2E%2E"),
+        ("...", "..."),
     ],
 )
 def test_names_are_written_as_kafka_writes_them(name: str, node: str) -> None:

@@ -163,7 +163,12 @@ def broker_config_path(name: str) -> str:
 
 
 def sanitized(name: str) -> str:
-    """Encode a name of any characters as the last part of a path (``Sanitizer``)."""
+    """Encode a name of any characters as the last part of a path (``Sanitizer``).
+
+    ZooKeeper has no nodes ``.`` and ``..``.
+    """
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
     return quote(name, safe="").replace("~", "%7E")
 
 
