@@ -15,7 +15,7 @@ from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
-from odradek.metadata.image import BrokerRegistration, Endpoint
+from odradek.metadata.image import UNKNOWN_BROKER_EPOCH, BrokerRegistration, Endpoint
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from odradek.metadata.store.interface import (
     Created,
@@ -268,6 +268,25 @@ def test_a_start_continues_after_the_loss_of_the_connection_or_of_the_session(se
         world.ensemble.expire(broker.store.session_id)
 
     run(seed, test)
+
+
+def test_each_node_of_a_process_has_the_proof_of_a_clean_stop_until_no_directory_works() -> None:
+    """The first session may end before a controller has read its node."""
+
+    async def test(world: World) -> None:
+        broker = Broker(world)
+        await broker.start(clean_shutdown_epoch=77)
+        for epoch in (77, 77, UNKNOWN_BROKER_EPOCH):
+            await world.check_registered(broker)
+            node = await broker.store.get(PATH)
+            assert znodes.decode_clean_shutdown_epoch(node.data) == epoch
+            if len(broker.epochs) == 2:
+                broker.lifecycle.last_directory_failed()
+            world.ensemble.expire(broker.store.session_id)
+            await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 * 3)
+        await broker.kill()
+
+    run(1, test)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -224,6 +224,7 @@ class BrokerLifecycle:
         """Leave the proof of a clean stop out of later registrations: no log directory works."""
         if self._registration is not None:
             self._registration = replace(self._registration, boot_id="")
+        self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
 
     # --- sessions ---
 
@@ -346,7 +347,6 @@ class BrokerLifecycle:
             return False  # in this step. The node has ended with the session
         self._registered_session_id = session_id
         self.broker_epoch = self.registered_epoch = created.stat.czxid
-        self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         logger.info("broker %d is registered with epoch %d", self._node_id, self.broker_epoch)
         self._registered()
         return True
