@@ -125,6 +125,7 @@ class LogManager:
         self._next_high_watermarks_ms = clock.time_ms() + high_watermark_interval_ms
         self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
         self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._log_counts: Counter[LogDir] = Counter()
         self._assigned: set[TopicPartition] = set()
         self._conflicting: dict[TopicPartition, list[UnifiedLog]] = {}
         self._failure_callbacks: list[Callable[[LogDir], None]] = []
@@ -319,7 +320,7 @@ class LogManager:
             if tp in self._conflicting:
                 self._conflicting[tp].append(log)
             else:
-                self._logs[tp] = log
+                self._add(log)
         self._forget_lost_partitions(log_dir, found)
 
     def _take_clean_shutdown(
@@ -436,7 +437,11 @@ class LogManager:
         self._conflicting[tp].remove(log)
         if not self._conflicting[tp]:
             del self._conflicting[tp]
-        self._logs[tp] = log
+        self._add(log)
+
+    def _add(self, log: UnifiedLog) -> None:
+        self._logs[log.topic_partition] = log
+        self._log_counts[log.log_dir] += 1
 
     def create(
         self,
@@ -464,7 +469,7 @@ class LogManager:
         )
         loader = LogLoader(topic_partition, directory, log_dir, config, options)
         log = loader.empty(topic_id)
-        self._logs[topic_partition] = log
+        self._add(log)
         return log
 
     def _directory_of(self, topic_partition: TopicPartition) -> LogDir:
@@ -481,13 +486,7 @@ class LogManager:
 
     def _emptiest_directory(self) -> LogDir:
         online = [log_dir for log_dir in self.log_dirs if not log_dir.offline]
-        if len(online) < 2:
-            return (online or self.log_dirs)[0]
-        counts = dict.fromkeys(online, 0)
-        for log in self._logs.values():
-            if log.log_dir in counts:
-                counts[log.log_dir] += 1
-        return min(online, key=counts.__getitem__)
+        return min(online or self.log_dirs, key=lambda log_dir: self._log_counts[log_dir])
 
     def delete(self, *topic_partitions: TopicPartition) -> bool:
         """Remove logs now, and their files after `file.delete.delay.ms`.
@@ -538,6 +537,7 @@ class LogManager:
         """Close logs and rename their directories. Return the new paths. Every log is processed."""
         logs = [log for each in topic_partitions if (log := self._logs.pop(each, None))]
         self.unassign(log.topic_partition for log in logs)
+        self._log_counts.subtract(log.log_dir for log in logs)
         renamed: list[str] = []
         failure: KafkaError | None = None
         for log in logs:
@@ -836,6 +836,7 @@ class LogManager:
             for log in self.all_logs():
                 log.close(clean=False)
         self._logs.clear()
+        self._log_counts.clear()
         self._conflicting.clear()
         if unlock:
             self.unlock()
