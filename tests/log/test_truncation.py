@@ -394,13 +394,22 @@ def test_checkpoint_in_progress_covers_no_later_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
-def test_failed_sync_takes_the_directory_offline(tmp_path: Path, code: int) -> None:
+def test_failed_sync_takes_the_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     """A lack of space in a sync is no exception, because the sync cannot be repeated."""
     files = FaultyFiles()
     manager = opened(tmp_path, files)
     log = open_log(manager)
     fill(log)
-    files.fail_fsync = OSError(code, os.strerror(code))
+    log.high_watermark = 7  # the segment is cut in place
+    cut = log.cut
+
+    def fail_after_the_checkpoints() -> None:
+        files.fail_fsync = OSError(code, os.strerror(code))
+        cut()
+
+    monkeypatch.setattr(log, "cut", fail_after_the_checkpoints)
     with pytest.raises(KafkaError):
         truncate_to(log, 7)
     assert log.log_dir.offline
