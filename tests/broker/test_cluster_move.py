@@ -24,7 +24,7 @@ from odradek.controller.loading import prepare
 from odradek.environment.files import RealFiles
 from odradek.environment.thread_pool import ThreadExecutors
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import Uuid
+from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.resources import ResourceType
@@ -183,7 +183,9 @@ def test_a_move_that_was_interrupted_begins_again(
             store.writes_left = writes
             await store.open()
             with contextlib.suppress(Interrupted):
-                await store_move.move(source, store, before.cluster_id, partial(begun, ensemble))
+                await store_move.move(
+                    source, store, before.cluster_id, partial(begun, ensemble), BrokerId(1)
+                )
             found = await store.exists(znodes.CLUSTER_ID) is not None
             await store.close()
             return found
@@ -238,7 +240,9 @@ def test_a_cluster_does_not_begin_in_a_store_into_which_metadata_moves(
                 await begin()
 
         store.multi = multi  # type: ignore[method-assign]
-        await store_move.move(source, store, image.cluster_id, nothing if is_copied else begin)
+        await store_move.move(
+            source, store, image.cluster_id, nothing if is_copied else begin, BrokerId(1)
+        )
         found = await prepare(other, None, lambda: Uuid(bytes(16)), completes=False)
         assert found == image.cluster_id
         for each in (source, store, other):
@@ -293,7 +297,7 @@ def test_a_move_does_not_mark_directories_for_a_store_in_which_another_cluster_b
                 store.requests_left = 1_000
 
             try:
-                await store_move.move(source, store, image.cluster_id, begun)
+                await store_move.move(source, store, image.cluster_id, begun, BrokerId(1))
             except KafkaError as error:
                 assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
                 refusals += 1
@@ -322,11 +326,11 @@ def test_two_brokers_do_not_move_into_one_store(tmp_path: Path, patient: None) -
         for source in sources:
             await source.open()
         with pytest.raises(Interrupted):
-            await store_move.move(sources[0], store, first.cluster_id, nothing)
+            await store_move.move(sources[0], store, first.cluster_id, nothing, BrokerId(1))
         store.writes_left = 100
         with pytest.raises(KafkaError, match="another cluster"):
-            await store_move.move(sources[1], store, second.cluster_id, nothing)
-        await store_move.move(sources[0], store, first.cluster_id, nothing)
+            await store_move.move(sources[1], store, second.cluster_id, nothing, BrokerId(1))
+        await store_move.move(sources[0], store, first.cluster_id, nothing, BrokerId(1))
         for source in sources:
             await source.close()
 

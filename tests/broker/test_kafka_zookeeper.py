@@ -13,6 +13,7 @@ from odradek.controller import store_move
 from odradek.controller.loading import prepare
 from odradek.environment.thread_pool import ThreadExecutors
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.store.ensemble import MemoryEnsemble
 from odradek.metadata.store.interface import Create
@@ -173,10 +174,34 @@ def test_a_store_has_all_nodes_after_the_last_write_of_the_move_of_an_earlier_re
             await source.delete(path)
         target = MemoryStore(MemoryEnsemble())
         await target.open()
-        await store_move.move(source, target, CLUSTER, nothing)
+        await store_move.move(source, target, CLUSTER, nothing, BrokerId(1))
         await source.close()
         moved = await tree(target)
         assert await prepare(target, CLUSTER, lambda: bytes(16), completes=False) == CLUSTER
         assert await tree(target) == moved
+
+    asyncio.run(test())
+
+
+def test_a_deletion_of_an_earlier_release_names_its_broker_after_the_move(tmp_path: Path) -> None:
+    """The record has no broker. The next controller may be another broker."""
+
+    async def nothing() -> None:
+        pass
+
+    async def test() -> None:
+        source = SqliteStore(str(tmp_path / STORE_FILE), ThreadExecutors())
+        await source.open()
+        await prepare(source, CLUSTER, lambda: bytes(16))
+        path = znodes.deleted_topic_path(Uuid(b"d" * 16))
+        await source.create(path, b'{"version":1,"topic":"t"}')
+        target = MemoryStore(MemoryEnsemble())
+        await target.open()
+        await store_move.move(source, target, CLUSTER, nothing, BrokerId(5))
+        await source.close()
+        name = path.rpartition("/")[2]
+        moved = (await target.get(path)).data
+        _, deletion = znodes.decode_deletion(name, moved, BrokerId(6))
+        assert (deletion.name, deletion.brokers) == ("t", (5,))
 
     asyncio.run(test())

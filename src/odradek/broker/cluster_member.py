@@ -313,7 +313,7 @@ class ClusterMember(ClusterMembership):
     ) -> None:
         await source.open()
         try:
-            await move(source, self._store, mark.cluster_id, lambda: mark_move(mark))
+            await move(source, self._store, mark.cluster_id, lambda: mark_move(mark), self._node_id)
         finally:
             await source.close()
 

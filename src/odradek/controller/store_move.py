@@ -1,6 +1,7 @@
 """The move of a single broker's metadata into the empty store of a cluster.
 
-The nodes are copied unchanged, parents first, in writes below the size limit. The first write
+The nodes are copied, parents first, in writes below the size limit. They stay as they are, except
+for deletions that release 0.1.0 recorded: they get the name of the broker. The first write
 creates the node ``/odradek/move``. The last one deletes it and creates ``/cluster/id``. The node
 names the cluster that moves::
 
@@ -32,6 +33,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from odradek.controller.loading import fixed_nodes
 from odradek.errors import ErrorCode, KafkaError
+from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.store.interface import (
     Create,
@@ -89,6 +91,7 @@ async def move(
     target: MetadataStore,
     cluster_id: str,
     begun: Callable[[], Awaitable[None]],
+    broker: BrokerId,
 ) -> int:
     """Copy the metadata of a single broker into a store without a cluster id.
 
@@ -97,6 +100,7 @@ async def move(
         target: The store of the cluster, which is connected.
         cluster_id: The cluster id of the broker's log directories.
         begun: Marks the log directories durably, before the first node is copied.
+        broker: The single broker.
 
     Returns:
         The number of nodes.
@@ -112,7 +116,7 @@ async def move(
         raise _refusal(f"{reason}. Start the broker with log directories of one cluster")
     await _begin(target, cluster_id)
     await begun()
-    count = await _copy(source, target)
+    count = await _copy(source, target, broker)
     last = await _missing(target, cluster_id)
     await target.multi([*last, Create(znodes.CLUSTER_ID, node.data), Delete(znodes.MOVE)])
     logger.info("moved %d nodes of cluster %s into the metadata store", count + 1, cluster_id)
@@ -174,7 +178,7 @@ async def _clear(target: MetadataStore) -> None:
         await target.multi(part)
 
 
-async def _copy(source: MetadataStore, target: MetadataStore) -> int:
+async def _copy(source: MetadataStore, target: MetadataStore, broker: BrokerId) -> int:
     operations: list[Operation] = []
     for root in _ROOTS:
         if await source.exists(root) is None:
@@ -183,11 +187,26 @@ async def _copy(source: MetadataStore, target: MetadataStore) -> int:
         for first in range(0, len(paths), NODES_READ_MAX):
             some = paths[first : first + NODES_READ_MAX]
             nodes = zip(some, await source.get_many(some), strict=True)
-            operations += [Create(path, node.data) for path, node in nodes if node is not None]
+            operations += [
+                Create(path, _moved(path, node.data, broker))
+                for path, node in nodes
+                if node is not None
+            ]
     operations = [each for each in operations if each.path != "/odradek"]
     for part in _parts(operations):
         await target.multi(part)
     return len(operations)
+
+
+def _moved(path: str, data: bytes, broker: BrokerId) -> bytes:
+    """Return the content of a node in the store of the cluster.
+
+    A recorded deletion without brokers would wait for the broker of each controller that reads it.
+    """
+    parent, _, name = path.rpartition("/")
+    if parent != znodes.DELETED_TOPICS:
+        return data
+    return znodes.encode_deletion(znodes.valid(path, znodes.decode_deletion, name, data, broker)[1])
 
 
 async def _tree(store: MetadataStore, root: str) -> list[str]:
