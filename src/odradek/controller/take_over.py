@@ -140,7 +140,9 @@ async def resign(store: MetadataStore, elected: Elected) -> bool:
         return False
     except (Exception, asyncio.CancelledError):
         # The caller contends again after a delay. Without that, this broker would not.
-        logger.exception("bug in the resignation of the controller. Report the traceback")
+        logger.exception(
+            "bug in the resignation from controller epoch %d. Report the traceback", elected.epoch
+        )
         return False
     return True
 
