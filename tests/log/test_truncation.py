@@ -352,6 +352,23 @@ def test_full_disk_leaves_the_log_truncating_until_it_is_tried_again(tmp_path: P
     manager.close()
 
 
+def test_full_disk_in_a_truncation_is_reported(tmp_path: Path) -> None:
+    """The broker may have been elected. It hands over the leadership that it cannot take over."""
+    files = FaultyFiles()
+    manager = opened(tmp_path, files)
+    log = open_log(manager)
+    fill(log)
+    full = []
+    manager.on_dir_full(full.append)
+    truncations = LogTruncations()
+    truncations.truncate_to(log, 7)
+    files.space_left = 0
+    for _ in range(2):
+        truncations.execute()
+    assert full == [log.log_dir]
+    manager.close(clean=False)
+
+
 def test_segments_that_retention_deleted_stay_while_no_truncation_can_write_the_checkpoints(
     tmp_path: Path,
 ) -> None:

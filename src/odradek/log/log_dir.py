@@ -107,7 +107,8 @@ class LogDir:
     def append_refused(self, error: OSError, what: str) -> KafkaError:
         """Return the error of an append that a full disk or a lack of descriptors refuses.
 
-        Reads continue, and each append tries again.
+        Reads continue, and each append tries again. The same applies to a truncation on a full
+        disk.
         """
         if error.errno in NO_SPACE_ERRNOS:
             self._report_full()

@@ -118,7 +118,7 @@ class LogTruncations:
             except OSError as error:
                 what = f"truncating {len(waiting)} logs"
                 if error.errno in NO_SPACE_ERRNOS:
-                    problem = log_dir.error(f"{what}: {error}")
+                    problem = log_dir.append_refused(error, f"{what}: {error}")
                 else:
                     problem = log_dir.io_failed(error, what)
                 failed.update(dict.fromkeys(waiting, problem))
