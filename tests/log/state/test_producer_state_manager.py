@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -232,3 +234,49 @@ def test_late_transaction_without_a_time_is_none() -> None:
     state = ProducerStateManager()
     begin(state, PID, 0, -1)
     assert state.late_transaction(LATE_MS * 2, MAX_TIMEOUT_MS) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from(["begin", "end", "read"]), st.integers(0, 7))))
+def test_first_unstable_offset_is_that_of_a_slow_model(steps: list[tuple[str, int]]) -> None:
+    state = ProducerStateManager()
+    open_since: dict[int, int] = {}
+    ended: list[tuple[int, int]] = []
+    end = high_watermark = 0
+    for step, number in steps:
+        if step == "begin" and number not in open_since:
+            state.update(number, 0, -1, 0, end, 5, TRANSACTIONAL_MASK)
+            open_since[number] = end
+            end += 1
+        elif step == "end" and number in open_since:
+            state.end_transaction(number, 0, EndTransactionMarker(True, 0), end, 5)
+            ended.append((open_since.pop(number), end))
+            end += 1
+        elif step == "read":
+            high_watermark = min(end, high_watermark + number)
+            unstable = [first for first, marker in ended if marker >= high_watermark]
+            unstable += open_since.values()
+            expected = min(unstable, default=None)
+            assert state.first_unstable_offset(high_watermark) == expected
+
+
+def test_reads_do_not_visit_all_ended_transactions_while_a_follower_lags() -> None:
+    class Counted(dict[int, int]):
+        visits = 0
+
+        def __iter__(self) -> Iterator[int]:
+            for each in super().__iter__():
+                Counted.visits += 1
+                yield each
+
+        def items(self) -> Iterator[tuple[int, int]]:  # type: ignore[override]
+            for each in super().items():
+                Counted.visits += 1
+                yield each
+
+    state = ProducerStateManager()
+    state.unreplicated = Counted()
+    for offset in range(0, 200, 2):
+        state.update(PID, 0, -1, 0, offset, 5, TRANSACTIONAL_MASK)
+        state.end_transaction(PID, 0, EndTransactionMarker(True, 0), offset + 1, 5)
+        assert state.first_unstable_offset(1) == 0
+    assert Counted.visits == 100 + 1, "one for each read, and all of the first one"

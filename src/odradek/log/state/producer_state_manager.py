@@ -155,13 +155,15 @@ class ProducerStateManager:
     Attributes:
         ongoing: First offset -> producer id of the open transactions, in the order of the offsets.
         unreplicated: First offset -> offset of the marker, for transactions that ended but whose
-            marker may be at or above the high watermark.
+            marker may be at or above the high watermark. In the order of the markers.
     """
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self.ongoing: dict[int, int] = {}
         self.unreplicated: dict[int, int] = {}
+        # The smallest key of `unreplicated`, or None if it is not known.
+        self._first_unreplicated: int | None = None
         self.verifications = Verifications()
 
     def __len__(self) -> int:
@@ -404,22 +406,33 @@ class ProducerStateManager:
             entry.transaction_first_offset = NO_OFFSET
             del self.ongoing[first_offset]
             self.unreplicated[first_offset] = offset
+            first = self._first_unreplicated
+            if first is not None and first_offset < first:
+                self._first_unreplicated = first_offset
         self.verifications.end(producer_id)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of a transaction whose outcome readers may not know yet.
 
-        The transaction is open, or its marker is not below the high watermark.
+        The transaction is open, or its marker is not below the high watermark. Each read calls
+        this. All ended transactions are visited only after a change: there may be thousands of them
+        while a follower lags.
         """
         unreplicated = self.unreplicated
-        if unreplicated:
-            ended = [first for first, last in unreplicated.items() if last < high_watermark]
-            for first in ended:
-                del unreplicated[first]
+        ended = []
+        for first, marker_offset in unreplicated.items():
+            if marker_offset >= high_watermark:
+                break
+            ended.append(first)
+        for first in ended:
+            del unreplicated[first]
+            self._first_unreplicated = None
         undecided = next(iter(self.ongoing), None)
         if not unreplicated:
             return undecided
-        first = min(unreplicated)
+        if self._first_unreplicated is None:
+            self._first_unreplicated = min(unreplicated)
+        first = self._first_unreplicated
         return first if undecided is None else min(first, undecided)
 
     def late_transaction(
@@ -500,13 +513,13 @@ class ProducerStateManager:
         self.producers = loaded
         open_since = [(e.transaction_first_offset, pid) for pid, e in loaded.items()]
         self.ongoing = dict(sorted(each for each in open_since if each[0] >= 0))
-        self.unreplicated = {}
+        self.unreplicated, self._first_unreplicated = {}, None
 
     def replace_by(self, loaded: ProducerStateManager) -> None:
         """Replace the producers by the loaded ones. Open verifications stay."""
         self.producers = loaded.producers
         self.ongoing = loaded.ongoing
-        self.unreplicated = loaded.unreplicated
+        self.unreplicated, self._first_unreplicated = loaded.unreplicated, None
 
     def use_windows(self, replayed: ProducerStateManager) -> None:
         """Use the windows of another state for the producers that have the same epoch."""
