@@ -330,6 +330,7 @@ def test_failed_flush_stops_the_partition(tmp_path: Path) -> None:
         await until(lambda: bool(it.executor.held))
         _release_with_errors(it)
         await until(lambda: partition.error is ErrorCode.KAFKA_STORAGE_ERROR)
+        await until(lambda: all(each.closed for each in it.channels))
 
     run_follower(tmp_path, test, files=files, config=LogConfig(flush_messages=1))
 

@@ -81,6 +81,7 @@ class FetcherManager:
     ) -> None:
         self._brokers = brokers
         self._listener = listener
+        self._loop = loop
         self._replicas: dict[TopicPartition, FollowedReplica] = {}
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
         self._when_truncated: dict[UnifiedLog, Callable[[], None]] = {}
@@ -186,7 +187,11 @@ class FetcherManager:
         return replica if replica is not None and replica.log is partition.log else None
 
     def _storage_failed(self, replica: FollowedReplica) -> None:
-        """Stop a replica whose log failed."""
+        """Stop a replica whose log failed.
+
+        Its fetcher may still process a response. A fetcher without replicas ends after that.
+        """
         partition = replica.partition
         self._drop(partition.topic_partition)
         partition.storage_failed()
+        self._loop.call_soon(self._stop_idle)
