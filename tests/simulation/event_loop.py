@@ -154,7 +154,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         error = context.get("exception")
         if self.stopped or isinstance(error, ProcessKilled):
             return
-        self.failures.append(f"{self.name}: {context.get('message')}: {error!r}")
+        what = _coroutine_of(context.get("task") or context.get("future"))
+        self.failures.append(f"{self.name}: {context.get('message')}: {error!r}{what}")
 
     def failures_of_tasks(self) -> list[str]:
         """Return the errors of ended tasks that no code has retrieved.
@@ -163,6 +164,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """
         return sorted(
             f"{self.name}: no code has retrieved the error of a task: {task.exception()!r}"
+            f"{_coroutine_of(task)}"
             for task in list(self._tasks)
             if task.done() and getattr(task, "_log_traceback", False)
         )
@@ -222,3 +224,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._step_event = None
         dropped, self._queue = self._queue, deque()
         return dropped
+
+
+def _coroutine_of(task: Any) -> str:
+    """Return the name of a task's coroutine for a message."""
+    if not isinstance(task, asyncio.Task):
+        return ""
+    return f" ({getattr(task.get_coro(), '__qualname__', '')})"

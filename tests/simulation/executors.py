@@ -114,6 +114,10 @@ class SimulatedPool(Pool):
         self._in_progress = 0
         self._shut = False
 
+    @property
+    def loop(self) -> SimulatedLoop:
+        return self._threads.loop
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         if self._shut:
             raise RuntimeError(f"{self.name}: a call was submitted after shutdown")

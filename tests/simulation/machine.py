@@ -17,6 +17,7 @@ from odradek.broker.broker import BrokerServer
 from odradek.config.broker import BrokerConfig
 from odradek.environment.environment import Environment
 from odradek.environment.timers import LoopTimers
+from odradek.errors import ErrorCode
 from odradek.metadata.store.ensemble import EnsembleConditions, MemoryEnsemble
 from tests.helpers.inline_cleaner import InlineCleaner
 from tests.simulation.disk import Disk
@@ -123,6 +124,13 @@ class Machine:
         """Whether the log directory is offline. Only a restart of the broker helps."""
         services = getattr(self.process.broker, "services", None) if self.process else None
         return services is not None and any(each.offline for each in services.log_manager.log_dirs)
+
+    @property
+    def has_failed_partition(self) -> bool:
+        """Whether a partition refuses requests until the broker is started again."""
+        return self.has_failed_directory or any(
+            each.error is ErrorCode.KAFKA_STORAGE_ERROR for each in self.partitions()
+        )
 
     def start(self) -> Incarnation:
         """Start the broker. `Incarnation.starting` is done when it serves, or has failed."""

@@ -49,6 +49,9 @@ CLUSTER_FAULTS = {
     "power cut of all": 1,
     "error of a fetch": 1,
     "malformed fetch response": 1,
+    "error of a thread": 2,
+    "error of a session": 1,
+    "error of a take-over": 1,
     "pause controller": 1,
     "slow link": 2,
     "stall fetches": 2,
@@ -80,7 +83,7 @@ class Nemesis:
         self._causes: dict[str, Callable[[Machine], bool]] = {
             name: getattr(combined, name.replace(" ", "_"))
             if name in COMBINED_FAULTS
-            else getattr(self, "_" + name.replace(" ", "_"))
+            else getattr(self, "_" + name.replace(" ", "_").replace("-", "_"))
             for name in faults
         }
 
@@ -119,7 +122,7 @@ class Nemesis:
             if machine.process is not None:
                 machine.process.files.kill_after = None
             machine.resume()
-            if machine.has_failed_directory:
+            if machine.has_failed_partition:
                 machine.kill()
 
     def later(self, low_s: float, high_s: float, call: Callable[[], object]) -> None:
@@ -186,6 +189,23 @@ class Nemesis:
     def _malformed_fetch_response(self, _: Machine) -> bool:
         self._simulation.injected.fetch_is_malformed = True
         return True
+
+    def _error_of_a_thread(self, machine: Machine) -> bool:
+        """Let a call of a thread fail. The operator restarts a broker with failed partitions."""
+        if machine.process is None:
+            return False
+        self._simulation.injected.fails_call = machine.process.loop
+        machine.disk.faults_seen = True
+        self._restart_later(machine)
+        return True
+
+    def _error_of_a_session(self, machine: Machine) -> bool:
+        self._simulation.injected.fails_open = self.expire_session(machine)
+        return self._simulation.injected.fails_open
+
+    def _error_of_a_take_over(self, _: Machine) -> bool:
+        self._simulation.injected.fails_take_over = self.expire_session(self.controller())
+        return self._simulation.injected.fails_take_over
 
     def _stop(self, machine: Machine) -> bool:
         serves = machine.process is not None and machine.process.serves
@@ -356,6 +376,15 @@ class Nemesis:
                 machine.kill()
 
         self.later(0.5, 5, restart)
+
+    def _restart_later(self, machine: Machine) -> None:
+        """The operator restarts a broker if some of its partitions have failed."""
+
+        def restart() -> None:
+            if machine.has_failed_partition:
+                machine.stop()
+
+        self.later(1, 5, restart)
 
     def _slow_disk(self, machine: Machine) -> bool:
         disk = machine.disk

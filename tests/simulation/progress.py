@@ -150,7 +150,7 @@ class Progress:
             self._simulation.cluster.is_registered(machine)
             and ensemble.is_alive(session.session_id)
             and session.session_id not in ensemble._blocked
-            and not machine.has_failed_directory
+            and not machine.has_failed_partition
             and not disk.is_failing
             and not disk.evictions_rate
             and disk.sync_us_max <= SYNC_US_MAX

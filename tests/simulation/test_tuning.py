@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from odradek.broker.periodic import PeriodicTasks
 from odradek.replication.replica_fetcher import ReplicaFetcher
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.planting import Patches
@@ -71,6 +72,44 @@ def test_a_fetcher_that_ends_after_an_error_is_reported(simulation: Simulation) 
         assert simulation.run().violations
     finally:
         patches.undo()
+
+
+def cause(simulation: Simulation, fault: str, count: int) -> None:
+    """Cause a fault each second, first when the brokers serve."""
+    for second in range(count):
+        machine = simulation.machines[second % len(simulation.machines)]
+        call = getattr(simulation.nemesis, fault)
+        simulation.scheduler.after((3 + second) * SECOND, call, machine)
+
+
+@pytest.mark.parametrize("what", ["thread", "session", "take_over"])
+def test_a_cluster_recovers_from_an_unexpected_error(what: str) -> None:
+    simulation = Simulation(2, 3, 12, swarm=False)
+    cause(simulation, f"_error_of_a_{what}", 5)
+    try:
+        outcome = simulation.run()
+    finally:
+        simulation.close()
+    assert not outcome.violations
+    assert outcome.counts[f"injected errors of {what.replace('_', '-')}s"]
+
+
+def test_a_periodic_task_that_ends_with_an_error_of_a_thread_is_reported() -> None:
+    async def repeat(tasks: PeriodicTasks, interval_ms: int, work: Callable[[], Any]) -> None:
+        while True:
+            await tasks._services.timers.sleep(interval_ms / 1000)
+            await work()
+
+    patches = Patches()
+    patches.replace(PeriodicTasks, "_repeat", repeat)
+    simulation = Simulation(2, 3, 12, swarm=False)
+    cause(simulation, "_error_of_a_thread", 8)
+    try:
+        violations = simulation.run().violations
+    finally:
+        simulation.close()
+        patches.undo()
+    assert "InjectedError" in violations[0]
 
 
 def test_a_task_in_an_attribute_cannot_hide_its_error() -> None:
