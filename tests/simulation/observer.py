@@ -543,10 +543,25 @@ class Observer:
         for segment in log.segments:
             if segment.base_offset >= model.floor or not segment.size:
                 continue
-            if self._inode(segment.file.path) is None:
+            inode, path = self._inode(segment.file.path), segment.file.path
+            if inode is None:
                 return
-            if not self._is_name_durable(segment.file.path):
-                yield f"the name of {segment.file.path} is not on the disk"
+            if self._is_name_durable(path):
+                continue
+            end = _position_of(inode.data, segment.size, model.floor, log.log_start_offset)
+            if not self._has_replaced(path, inode.data[:end]):
+                yield f"the name of {path} is not on the disk"
+
+    def _has_replaced(self, path: str, data: bytearray) -> bool:
+        """Return whether the disk has another file of this name that begins with `data`.
+
+        A kill has interrupted a truncation that replaces a segment by a shorter copy.
+        """
+        directory, name = self.machine.disk.parent(path)
+        node = directory.durable.get(name)
+        if not isinstance(node, Inode) or not self._is_name_durable(directory_of(path)):
+            return False
+        return node.durable[: len(data)] == data
 
     def _is_name_durable(self, path: str) -> bool:
         node: Directory | Inode = self.machine.disk.root

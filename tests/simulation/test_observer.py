@@ -361,6 +361,24 @@ def test_a_restart_after_a_failed_fsync_may_lose_what_was_not_flushed(world: Wor
     assert not world.first_violation
 
 
+def test_a_segment_that_replaces_one_with_the_same_records_is_on_the_disk(world: World) -> None:
+    """A kill may interrupt a truncation before the rename of the shorter copy is synced."""
+    observer, log = world.observer(world.leader), world.partition(world.leader).log
+    log.flush()
+    path = log.segments.active.file.path
+    directory, name = observer.machine.disk.parent(path)
+    old, copy = directory.names[name], Inode()
+    copy.write(old.data, 0)
+    copy.sync()
+    directory.names[name] = copy
+    observer.step()
+    observer.replay()
+    assert not world.first_violation
+    old.durable[0] ^= 1
+    observer.replay()
+    assert f"the name of {path} is not on the disk" in world.first_violation
+
+
 def test_other_images_of_one_offset_are_found(world: World) -> None:
     first, other = world.simulation.machines[:2]
     assert first.process is not None and other.process is not None
