@@ -172,11 +172,17 @@ def check_step(before: Observation, now: Observation) -> Iterator[str]:
 
 
 def check_recovery(
-    model: ReplicaModel, now: Observation, recovered: Chain, bases: Sequence[int]
+    model: ReplicaModel,
+    now: Observation,
+    recovered: Chain,
+    bases: Sequence[int],
+    leader_start: int = 0,
 ) -> Iterator[str]:
     """The first observation of a new process, after the last one ended as `model.ended` says.
 
     `bases` are the base offsets of the segments, and `recovered` has their batches.
+    `leader_start` is the largest log start of any leader. The last process may have ended while it
+    began again there.
 
     A log start above the earlier ones would hide records that other replicas have.
     """
@@ -187,8 +193,9 @@ def check_recovery(
     required = model.floor if how in LOSSES else before.log_end
     if now.log_end < required:
         yield f"log end {now.log_end} after {how}, but the log had {required} that had to survive"
-    if now.log_start > model.log_start_max and not model.deletes:
-        yield f"log start {now.log_start} after {how}, but it never was above {model.log_start_max}"
+    start_max = max(model.log_start_max, leader_start)
+    if now.log_start > start_max and not model.deletes:
+        yield f"log start {now.log_start} after {how}, but it never was above {start_max}"
     if not _agree(model.chain, recovered, bases[0]) and not (
         how in LOSSES and model.removed and _agree(model.removed, recovered, bases[0])
     ):
@@ -362,6 +369,7 @@ class PartitionModel:
         epoch: The largest leader epoch of any replica.
         state: The controller's state. None in a single broker.
         high_watermark: The true high watermark.
+        leader_start: The largest log start of any leader.
         rises: The steps of the simulation in which it changed, and its new values.
         led: Broker, process and leader epoch of the last observed leader, and the largest high
             watermark that this leader has had.
@@ -379,6 +387,7 @@ class PartitionModel:
     name: str = ""
     state: PartitionState | None = None
     high_watermark: int = 0
+    leader_start: int = 0
     rises: list[tuple[int, int]] = field(default_factory=list)
     led: tuple[int, int, int, int] = (-1, -1, -1, 0)
     committed: Chain = field(default_factory=Chain)
@@ -393,6 +402,7 @@ class PartitionModel:
         """One leader in each epoch, whose high watermark never decreases in that epoch."""
         if not now.is_leader:
             return
+        self.leader_start = max(self.leader_start, now.log_start)
         *term, highest = self.led
         if term == [broker, now.incarnation, now.leader_epoch]:
             if now.high_watermark < highest:

@@ -402,7 +402,8 @@ class Observer:
         chain = self._chain_of(key, model, log)
         problems: list[str] = []
         if model.seen is not None:
-            problems += check_recovery(model, now, chain, log.segments.bases)
+            leader_start = self._partitions[key].leader_start
+            problems += check_recovery(model, now, chain, log.segments.bases, leader_start)
             if now.log_end < model.seen.log_end:
                 self.cuts += 1
         model.truncations = log.truncations

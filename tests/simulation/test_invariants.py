@@ -149,6 +149,8 @@ def test_a_recovery_hides_no_record() -> None:
     assert [*check_recovery(model(floor=0, ended="power"), hidden, LOG, [4])]
     assert not [*check_recovery(model(deletes=True, ended="power"), hidden, LOG, [0])]
     assert not [*check_recovery(model(log_start_max=4, ended="power"), hidden, LOG, [0])]
+    assert not [*check_recovery(model(ended="power"), hidden, LOG, [0], leader_start=4)]
+    assert [*check_recovery(model(ended="power"), hidden, LOG, [0], leader_start=3)]
 
 
 def test_a_chain_compares_logs_at_each_offset() -> None:
