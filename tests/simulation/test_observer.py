@@ -281,6 +281,20 @@ def test_a_truncation_ends_when_the_disk_has_no_removed_record(
     assert ("has ended, but the disk has" in found) is not is_synced
 
 
+def test_a_truncation_may_leave_an_incomplete_batch_on_the_disk(world: World) -> None:
+    """A recovery has removed it without a sync, and a later one would remove it again."""
+    log = world.partition(world.followers[0]).log
+    inode = world.observer(world.followers[0])._inode(log.segments.active.file.path)
+    inode.durable[:] = inode.data + inode.data[:20]
+    log.truncations += 1
+    world.observer(world.followers[0]).step()
+    assert "has ended, but the disk has" not in "".join(world.simulation.violations)
+    inode.durable[:] = inode.data + inode.data
+    log.truncations += 1
+    world.observer(world.followers[0]).step()
+    assert "has ended, but the disk has" in "".join(world.simulation.violations)
+
+
 def test_a_truncation_ends_when_the_disk_has_no_name_of_a_removed_file(world: World) -> None:
     observer = world.observer(world.followers[0])
     log = world.partition(world.followers[0]).log
