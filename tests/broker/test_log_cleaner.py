@@ -573,3 +573,29 @@ def test_swap_does_not_retire_records_that_follow_a_truncation_during_its_sync(
         assert not leftovers(tmp_path)
 
     with_server(tmp_path, work)
+
+
+def test_swap_whose_segments_a_truncation_renames_leaves_the_directory_online(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """The cleaner's thread opens the old segments while another thread truncates the log."""
+
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        fill(server, log)
+        prepare = swap.prepare_swap
+
+        def truncate_and_prepare(of: UnifiedLog, old: list[LogSegment]) -> None:
+            truncate_to(of, 3)
+            prepare(of, old)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(swap, "prepare_swap", truncate_and_prepare)
+            assert await server.log_cleaner.clean() == 0
+        assert log.truncations, "a swap was prepared"
+        assert not log.log_dir.offline
+        assert not leftovers(tmp_path)
+        fill(server, log)
+        assert await server.log_cleaner.clean() == 1
+        assert len(pairs_of(log)) == 5
+
+    with_server(tmp_path, work)

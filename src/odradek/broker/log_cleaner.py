@@ -341,24 +341,27 @@ class LogCleaner:
             return done
         except OSError as error:
             if not log.closed:
-                self._swap_failed(log, old, error)
+                self._swap_failed(chosen, old, error)
             return False
 
-    def _swap_failed(self, log: UnifiedLog, old: list[LogSegment], error: OSError) -> None:
+    def _swap_failed(self, chosen: LogToClean, old: list[LogSegment], error: OSError) -> None:
         """Handle an error of a swap.
 
         Without free descriptors retry later, and undo the swap unless the segments were replaced
-        already. Any other error fails the directory.
+        already. The same applies to a file that a truncation has renamed in the meantime. Any other
+        error fails the directory.
         """
+        log = chosen.log
         what = f"swapping in a cleaned segment of {log.topic_partition}"
-        if error.errno not in NO_DESCRIPTOR_ERRNOS:
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            log.log_dir.pool.make_room()
+            logger.warning(
+                "%s is postponed to the next pass: %s. Raise the limit of open files", what, error
+            )
+            if old[0].deleted:
+                return
+        elif chosen.is_current or not isinstance(error, FileNotFoundError):
             log.log_dir.fail(error, what)
-            return
-        log.log_dir.pool.make_room()
-        logger.warning(
-            "%s is postponed to the next pass: %s. Raise the limit of open files", what, error
-        )
-        if old[0].deleted:
             return
         try:
             swap.undo_swap(log, old)
