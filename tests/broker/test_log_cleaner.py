@@ -599,3 +599,43 @@ def test_swap_whose_segments_a_truncation_renames_leaves_the_directory_online(
         assert len(pairs_of(log)) == 5
 
     with_server(tmp_path, work)
+
+
+@pytest.mark.parametrize("remove", ["retention", "truncation"])
+def test_segments_removed_during_an_examination_leave_the_directory_online(
+    tmp_path: Path, monkeypatch, remove: str
+) -> None:
+    """The cleaner's thread has the list of segments, and the first batches are on the disk only."""
+
+    async def work(server: BrokerServer, _: UnifiedLog) -> None:
+        log = server.services.log_manager.get(TP)
+        assert log is not None
+        now_ms = server.services.clock.time_ms()
+        first_timestamp, removed = LogSegment.load_first_timestamp, []
+
+        def remove_and_load(segment: LogSegment, *, wait: bool = True) -> None:
+            if wait and not removed:
+                removed.append(segment)
+                if remove == "retention":
+                    assert log.delete_old_segments(now_ms) >= 2
+                else:
+                    truncate_to(log, 0)
+            first_timestamp(segment, wait=wait)
+
+        monkeypatch.setattr(LogSegment, "load_first_timestamp", remove_and_load)
+        await server.log_cleaner.clean()
+        assert removed, "the log was examined"
+        assert not log.log_dir.offline
+
+    async def fill_expired(server: BrokerServer, log: UnifiedLog) -> None:
+        old_ms = server.services.clock.time_ms() - 2 * HOUR_MS
+        for _ in range(4):
+            append_pairs(log, [(b"k", b"v")], timestamp_ms=old_ms)
+            log.roll(old_ms)
+        log.flush()
+        server.services.log_manager.checkpoint()
+
+    topic = {"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS)}
+    topic["max.compaction.lag.ms"] = str(HOUR_MS)
+    with_server(tmp_path, fill_expired, topic)
+    with_server(tmp_path, work, topic)

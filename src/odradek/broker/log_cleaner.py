@@ -184,7 +184,7 @@ class LogCleaner:
     async def _examine(self, log: UnifiedLog, now_ms: int) -> LogToClean | None:
         """Return what has to be cleaned in the log, or None. Read from the disk on a thread."""
         manager = self._manager
-        while not log.closed:
+        while not log.closed and not log.is_truncating:
             checkpoint = manager.cleaned_offset(log)
             try:
                 return examine(log, checkpoint, manager.flushed_offset(log), now_ms, wait=False)

@@ -122,10 +122,21 @@ def _is_overdue(log: UnifiedLog, dirty: int, now_ms: int, *, wait: bool) -> bool
 
 
 def load_timestamps(log: UnifiedLog, checkpoint: int | None) -> None:
-    """Read the data that `examine` needs without `wait`. May run on any thread."""
-    for segment in log.segments.from_offset(first_dirty_offset(log, checkpoint))[:-1]:
-        segment.largest_timestamp()
-        segment.load_first_timestamp()
+    """Read the data that `examine` needs without `wait`. May run on any thread.
+
+    The function returns early if retention or a truncation removes a segment in the meantime.
+
+    Raises:
+        OSError: A segment cannot be read.
+    """
+    segments = log.segments.from_offset(first_dirty_offset(log, checkpoint))[:-1]
+    try:
+        for segment in segments:
+            segment.largest_timestamp()
+            segment.load_first_timestamp()
+    except FileNotFoundError:
+        if not any(segment.deleted for segment in segments):
+            raise
 
 
 def filthiest(candidates: list[LogToClean]) -> LogToClean | None:
