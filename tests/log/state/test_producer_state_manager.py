@@ -280,3 +280,26 @@ def test_reads_do_not_visit_all_ended_transactions_while_a_follower_lags() -> No
         state.end_transaction(PID, 0, EndTransactionMarker(True, 0), offset + 1, 5)
         assert state.first_unstable_offset(1) == 0
     assert Counted.visits == 100 + 1, "one for each read, and all of the first one"
+
+
+@pytest.mark.parametrize(("ended", "opened_later"), [(6, False), (0, False), (0, True)])
+def test_read_during_a_truncation_does_not_determine_later_unstable_offsets(
+    ended: int, opened_later: bool
+) -> None:
+    """Another thread replaces the ended transactions after the read has found the dictionary."""
+    state, reloaded = ProducerStateManager(), ProducerStateManager()
+
+    class Replacing(dict[int, int]):
+        def __iter__(self) -> Iterator[int]:
+            state.replace_by(reloaded)
+            return super().__iter__()
+
+    state.unreplicated = Replacing({4: 5})
+    reloaded.unreplicated = {ended: ended + 1}
+    if opened_later:
+        begin(reloaded, PID, 2, 5)
+    state.first_unstable_offset(1)
+    assert state.unreplicated is reloaded.unreplicated
+    if opened_later:
+        state.end_transaction(PID, 0, EndTransactionMarker(True, 0), 8, 5)
+    assert state.first_unstable_offset(1) == ended

@@ -162,8 +162,9 @@ class ProducerStateManager:
         self.producers: dict[int, ProducerEntry] = {}
         self.ongoing: dict[int, int] = {}
         self.unreplicated: dict[int, int] = {}
-        # The smallest key of `unreplicated`, or None if it is not known.
-        self._first_unreplicated: int | None = None
+        # A value of `unreplicated` and its smallest key, or None if it is not known. A truncation
+        # on another thread replaces the dictionary, possibly during a read.
+        self._first_unreplicated: tuple[dict[int, int], int] | None = None
         self.verifications = Verifications()
 
     def __len__(self) -> int:
@@ -407,8 +408,8 @@ class ProducerStateManager:
             del self.ongoing[first_offset]
             self.unreplicated[first_offset] = offset
             first = self._first_unreplicated
-            if first is not None and first_offset < first:
-                self._first_unreplicated = first_offset
+            if first is not None and first[0] is self.unreplicated and first_offset < first[1]:
+                self._first_unreplicated = self.unreplicated, first_offset
         self.verifications.end(producer_id)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -430,10 +431,10 @@ class ProducerStateManager:
         undecided = next(iter(self.ongoing), None)
         if not unreplicated:
             return undecided
-        if self._first_unreplicated is None:
-            self._first_unreplicated = min(unreplicated)
-        first = self._first_unreplicated
-        return first if undecided is None else min(first, undecided)
+        known = self._first_unreplicated
+        if known is None or known[0] is not unreplicated:
+            self._first_unreplicated = known = unreplicated, min(unreplicated)
+        return known[1] if undecided is None else min(known[1], undecided)
 
     def late_transaction(
         self, now_ms: int, transaction_max_timeout_ms: int
