@@ -458,6 +458,43 @@ def test_recovered_index_survives_a_power_cut_after_a_roll_at_the_recovery_point
         assert [each for each in found if each[0] < end] == values, seed
 
 
+def test_removed_index_does_not_hide_committed_records_after_another_power_cut(
+    tmp_path: Path,
+) -> None:
+    """The first power cut loses the only marker of the segment, but not the entry of its index."""
+    for seed in range(20):
+        files = FaultyFiles(loses_names=True)
+        root = tmp_path / str(seed)
+        root.mkdir()
+        manager = open_manager(root, CONFIG, files)
+        log = open_log(manager)
+        append_transactional(log, [b"c"], 2, 0)
+        manager.close()
+        log = open_log(manager := open_manager(root, CONFIG, files))
+        segment = log.segments.active
+        size = segment.size
+        append_marker(log, 2, committed=False)
+        assert segment.txn_index is not None
+        segment.txn_index.sync()
+        files.fsync_dir(log.directory)
+        path = Path(segment.file.path)
+        manager.close(clean=False)
+        path.write_bytes(path.read_bytes()[:size])
+        log = open_log(manager := open_manager(root, CONFIG, files))
+        assert log.log_end_offset == log.recovery_point == 1
+        log.roll(NOW_MS)
+        append_marker(log, 2, committed=True)
+        manager.close(clean=False)
+        files.crash(root, random.Random(seed))
+        log = open_log(manager := open_manager(root, CONFIG, files))
+        if log.log_end_offset == 1:
+            append_marker(log, 2, committed=True)
+        log.advance_high_watermark(log.log_end_offset)
+        found = read_committed(log, 0)
+        manager.close(clean=False)
+        assert [value for _, value in found] == [b"c"], seed
+
+
 def test_truncation_cuts_the_index_and_reopens_the_ended_transaction(log: UnifiedLog) -> None:
     append_transactional(log, [b"a"], 1, 0)
     append_marker(log, 1, committed=False)

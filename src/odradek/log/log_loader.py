@@ -376,22 +376,27 @@ class LogLoader:
         for segment in segments:
             if segment.txn_index is not None:
                 segment.txn_index.write_rebuilt()
-        self._sync_passed_txn_index()
+        self._sync_passed_txn_index(names)
         bases = {segment.base_offset for segment in segments}
         delete_stray_producer_files(files, directory, found, bases)
         return producers
 
-    def _sync_passed_txn_index(self) -> None:
+    def _sync_passed_txn_index(self, names: list[str]) -> None:
         """Sync the new transaction index of the segment that has the recovery point on the disk.
 
         The next append may roll the log exactly at the recovery point. Until the next flush, a
         start after a power cut then does not read this segment again. Without its index, readers of
-        committed records would see aborted ones.
+        committed records would see aborted ones. If recovery has cut the only marker of an aborted
+        transaction, the removed index must not exist again: it would hide committed records.
         """
         segment = self._passed_segment
-        if segment is not None and segment.txn_index is not None:
+        if segment is None:
+            return
+        if segment.txn_index is not None:
             segment.txn_index.sync()
-            self._files.fsync_dir(self._directory)
+        elif segment.path(TXN_INDEX_SUFFIX).rpartition("/")[2] not in names:
+            return
+        self._files.fsync_dir(self._directory)
 
     # -- recovery ----------------------------------------------------------------------------------
 
