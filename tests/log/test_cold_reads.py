@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
+from odradek.log import retention
 from odradek.log.log_read import LogReadInfo
 from odradek.log.residency import NotResident
 from odradek.log.truncation import truncate_to
@@ -235,3 +237,26 @@ def test_a_file_that_is_slow_to_open_does_not_delay_other_logs(tmp_path: Path) -
             files.release()
         assert read.result(DEADLINE_S).region is not None
     manager.close()
+
+
+@pytest.mark.parametrize(("code", "fails"), [(errno.ENOENT, False), (errno.EIO, True)])
+def test_segment_deleted_while_retention_reads_explains_a_missing_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, fails: bool
+) -> None:
+    """Another error is an error of the disk."""
+    log = open_log(manager := opened(tmp_path, LogConfig()))
+    fill(log, [1, 0, 1])
+
+    def delete_and_fail(*_: object) -> None:
+        log.delete_records(1)
+        assert log.delete_old_segments(NOW_MS) == 1
+        raise OSError(code, "not read")
+
+    monkeypatch.setattr(retention, "load", delete_and_fail)
+    if fails:
+        with pytest.raises(KafkaError):
+            log.load_for_retention(NOW_MS)
+    else:
+        log.load_for_retention(NOW_MS)
+    assert log.log_dir.offline is fails
+    manager.close(clean=False)

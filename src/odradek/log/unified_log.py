@@ -726,10 +726,10 @@ class UnifiedLog:
         try:
             retention.load(self.config, segments, now_ms)
         except OSError as error:
-            if not self.closed and not any(segment.deleted for segment in segments):
-                raise self.log_dir.io_failed(
-                    error, f"retention of {self.topic_partition}"
-                ) from error
+            is_removed = isinstance(error, FileNotFoundError) and any(s.deleted for s in segments)
+            if not self.closed and not is_removed:
+                problem = f"retention of {self.topic_partition}"
+                raise self.log_dir.io_failed(error, problem) from error
 
     def _delete_while(self, rule: retention.Rule, now_ms: int) -> int:
         count = retention.count_deletable(
