@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.resources import ResourceType
 from odradek.protocol.messages.alter_configs_request import (
     AlterableConfig,
@@ -84,3 +84,21 @@ def test_repeated_resources_and_configs_are_refused(broker: Broker, client: Wire
     responses = client.call(AlterConfigsRequest([twice, twice, doubled]), 2).responses
     assert [response.error_code for response in responses] == [ErrorCode.INVALID_REQUEST] * 3
     assert overrides(broker, "t") == overrides(broker, "u") == {}
+
+
+def test_a_controller_that_has_stopped_returns_its_error(
+    broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A single broker has no other controller."""
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "The controller has stopped.")
+
+    async def close(server: Any) -> None:
+        monkeypatch.setattr(server.services.controller, "alter_configs", refuse)
+
+    broker.create_topic("t")
+    broker.call(close)
+    request = AlterConfigsRequest([resource(ResourceType.TOPIC, "t", segment_ms="7")])
+    (response,) = client.call(request, 2).responses
+    assert response.error_code == ErrorCode.NOT_CONTROLLER

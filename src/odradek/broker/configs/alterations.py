@@ -126,10 +126,11 @@ async def _stored(
             )
             return [_NO_ERROR if e is None else (e.code, e.message) for e in errors]
         except KafkaError as error:
-            if error.code is not ErrorCode.NOT_CONTROLLER or context.session.is_forwarded:
-                raise
-            cluster = services.cluster  # its controller has been deposed
-            assert cluster is not None
+            cluster = services.cluster
+            is_final = error.code is not ErrorCode.NOT_CONTROLLER or context.session.is_forwarded
+            if cluster is None or is_final:
+                return [(error.code, error.message)] * len(changes)
+            # The controller of this broker has been deposed.
     part: Any = request  # the two classes have different classes of resources
     part = replace(part, resources=[request.resources[index] for index in changes])
     return await _forwarded(cluster, context, part)
