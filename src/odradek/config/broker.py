@@ -321,7 +321,7 @@ class BrokerConfig:
         try:
             values = self.topic_values(overrides)
         except KafkaError:
-            values = self.topic_values(_valid_overrides(overrides))
+            values = self.topic_values(valid_overrides(overrides))
         policy = values.pop("cleanup.policy")
         assert isinstance(policy, list)
         fields = {
@@ -377,7 +377,8 @@ class BrokerConfig:
                 yield ConfigOrigin(name, default, ConfigSource.DEFAULT_CONFIG)
 
 
-def _valid_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
+def valid_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return a topic's overrides without the wrong ones, which are logged."""
     valid: dict[str, str] = {}
     for name, text in overrides.items():
         try:

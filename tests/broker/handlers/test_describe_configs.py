@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.handlers import describe_configs
 from odradek.config.broker import BROKER_CONFIGS, ConfigSource
 from odradek.config.definition import ConfigType
 from odradek.config.topic import TOPIC_CONFIGS
@@ -218,3 +219,18 @@ def test_missing_resource_has_an_error_message(
     result = describe(client, kind, name)
     assert (result.error_code, result.configs) == (code, [])
     assert bool(result.error_message) == (code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_wrong_override_of_another_program_is_shown_as_it_was_stored(
+    broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no effect on the log. An administrator finds it and deletes it."""
+    overrides = {"retention.ms": "-2", "segment.bytes": "3000000"}
+    monkeypatch.setattr(describe_configs, "_topic_overrides", lambda *_: overrides)
+    broker.create_topic("t")
+    result = describe(client, ResourceType.TOPIC, "t", include_synonyms=True)
+    assert (result.error_code, set(by_name(result))) == (ErrorCode.NONE, set(TOPIC_CONFIGS))
+    wrong, right = by_name(result)["retention.ms"], by_name(result)["segment.bytes"]
+    assert (wrong.value, right.value) == ("-2", "3000000")
+    assert wrong.config_source == right.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert wrong.synonyms[0].value == "-2"

@@ -14,6 +14,7 @@ from odradek.config.broker import (
     BrokerConfig,
     ConfigOrigin,
     ConfigSource,
+    valid_overrides,
 )
 from odradek.config.client_metrics import CLIENT_METRICS_CONFIGS
 from odradek.config.definition import ConfigKey, UpdateMode, to_text
@@ -32,11 +33,17 @@ class ConfigEntry(NamedTuple):
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return every config of a topic with these overrides."""
-    values = config.topic_values(overrides)
+    """Return every config of a topic with these overrides.
+
+    A wrong override in the metadata is returned as it was stored, so that it can be found and
+    deleted. It has no effect: see `BrokerConfig.log_config`.
+    """
+    valid = valid_overrides(overrides)
+    values = config.topic_values(valid)
     entries = []
     for name, key in TOPIC_CONFIGS.items():
-        value = to_text(values[name])
+        is_wrong = name in overrides and name not in valid
+        value = overrides[name] if is_wrong else to_text(values[name])
         synonyms = SYNONYMS.get(name)
         origins = config.origins(synonyms[0].name) if synonyms else []
         if name in overrides:
