@@ -221,6 +221,65 @@ def test_flush_without_a_free_descriptor_is_repeated_until_there_is_one(
     run(work)
 
 
+def test_start_waits_for_the_first_attempt_of_a_flush_only(
+    run: Callable[[Work], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a free descriptor the flush may never succeed, and the broker starts all the same."""
+
+    async def work(manager: ReplicaManager) -> None:
+        apply(manager, None, image_of(topic(), flush_messages="1"))
+        log, left = manager.log(KEY), 100
+        flush = log.flush
+
+        def fail_first() -> None:
+            nonlocal left
+            left -= 1
+            if left:
+                raise log.log_dir.io_failed(OSError(errno.EMFILE, "too many files"), "flushing")
+            flush()
+
+        monkeypatch.setattr(log, "flush", fail_first)
+        monkeypatch.setattr(replica_manager_module, "FLUSH_RETRY_S", 0)
+        appended = manager.append_internal(KEY, batch())
+        await manager.flushes_ended()
+        assert not appended.done
+        await asyncio.wait_for(wait(appended), 120)
+
+    run(work)
+
+
+def test_flush_of_a_stopped_partition_is_not_repeated(
+    run: Callable[[Work], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each tenth attempt would hand over the leaderships of the whole directory."""
+
+    async def work(manager: ReplicaManager) -> None:
+        apply(manager, None, image_of(topic(), flush_messages="1"))
+        log, attempts = manager.log(KEY), 0
+        flush = log.flush
+
+        def fail_first() -> None:
+            nonlocal attempts
+            attempts += 1
+            if attempts > 3:
+                return flush()
+            raise log.log_dir.io_failed(OSError(errno.EMFILE, "too many files"), "flushing")
+
+        monkeypatch.setattr(log, "flush", fail_first)
+        monkeypatch.setattr(replica_manager_module, "FLUSH_RETRY_S", 0)
+
+        def stop(partition: Partition, *_: object) -> None:
+            partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        monkeypatch.setattr(manager, "_flush_refused", stop)
+        manager.append_internal(KEY, batch())
+        while manager._flushing:
+            await manager.flushes_ended()
+        assert attempts == 1
+
+    run(work)
+
+
 @pytest.mark.parametrize("failures", [2, 12])
 def test_flush_that_fails_unexpectedly_is_repeated(
     run: Callable[[Work], None],

@@ -72,9 +72,7 @@ VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 PARTITIONS_APPLIED_A_SLICE = 25
 """Changed partitions that are applied in one time slice. A new one costs some 30 microseconds."""
 FLUSH_ATTEMPTS_BEFORE_HANDOVER = 10
-"""Attempts to flush a log without free descriptors, or with a bug, until the broker hands over the
-leaderships of the log directory to other brokers. The attempts continue.
-"""
+"""Failed attempts to flush a log until the broker hands over the leaderships of its directory."""
 FLUSH_RETRY_S = 1.0
 
 logger = logging.getLogger(__name__)
@@ -683,21 +681,23 @@ class ReplicaManager:
 
     # --- flushing ---
 
-    def start_flush(self, partition: Partition) -> None:
+    def start_flush(self, partition: Partition, refused: int = 0) -> None:
         """Flush the log in the executor. If a flush is running, it is followed by another one."""
         if partition not in self._flushing:
-            self._flushing[partition] = self._loop.create_task(self._flush(partition))
+            self._flushing[partition] = self._loop.create_task(self._flush(partition, refused))
 
     async def flushes_ended(self) -> None:
-        """Wait for the running flushes. Flushes of recovered records end before clients connect."""
+        """Wait for the running flushes, but not for their repetitions, which may never succeed."""
         if flushes := tuple(self._flushing.values()):
             await asyncio.wait(flushes)
 
-    async def _flush(self, partition: Partition) -> None:
-        log, attempts = partition.log, 0
+    async def _flush(self, partition: Partition, refused: int) -> None:
+        """Flush while a flush is due and the partition is not stopped, after `refused` attempts."""
+        log, is_refused = partition.log, False
         try:
-            is_due = True
-            while is_due:
+            if refused:
+                await self._timers.sleep(FLUSH_RETRY_S)
+            while partition.flush_due_offset:
                 # Records that are appended from here on may not be covered by this flush.
                 end_offset, leader_epoch = log.log_end_offset, partition.leader_epoch
                 try:
@@ -705,15 +705,13 @@ class ReplicaManager:
                 except Exception as error:
                     if log.closed or log.log_dir.offline or isinstance(error, OSError):
                         raise
-                    attempts += 1
-                    self._flush_refused(partition, attempts, error)
-                    await self._timers.sleep(FLUSH_RETRY_S)
-                    continue
-                attempts = 0
+                    refused, is_refused = refused + 1, True
+                    self._flush_refused(partition, refused, error)
+                    break
+                refused = 0
                 if partition.leader_epoch == leader_epoch:
                     partition.flushed(end_offset)
                 # Otherwise the records of that epoch may have been replaced by unflushed ones.
-                is_due = partition.flush_due_offset > 0
         except Exception as error:
             is_bug = not isinstance(error, OSError | KafkaError)
             if log.closed and not log.log_dir.offline and not is_bug:
@@ -728,6 +726,8 @@ class ReplicaManager:
             self._fail_partition(partition)
         finally:
             del self._flushing[partition]
+        if is_refused:
+            self.start_flush(partition, refused)
 
     @staticmethod
     def _flush_refused(partition: Partition, attempts: int, error: Exception) -> None:
