@@ -468,10 +468,11 @@ def test_records_are_deleted_up_to_the_high_watermark(
     run(work)
 
 
-def test_topic_id_that_cannot_be_written_fails_the_log_directory_only(
-    tmp_path: Path, executor: ThreadPoolExecutor
+@pytest.mark.parametrize(("code", "fails"), [(errno.EIO, True), (errno.EMFILE, False)])
+def test_log_whose_topic_id_cannot_be_written_is_not_served(
+    tmp_path: Path, executor: ThreadPoolExecutor, code: int, fails: bool
 ) -> None:
-    """The other partitions are served, as for any other error of a log directory."""
+    """The other partitions are served. Without a descriptor the next start writes the topic id."""
     files = FaultyFiles()
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     config = BrokerConfig({}).log_config({})
@@ -485,12 +486,13 @@ def test_topic_id_that_cannot_be_written_fails_the_log_directory_only(
 
     async def main() -> None:
         manager = replica_manager(logs, executor)
-        files.fail_pwrite = OSError(errno.EIO, "Input/output error")
+        files.fail_pwrite = OSError(code, "the topic id is not written")
         apply(manager, MetadataImage(offset=1), image_of(topic(partitions=2)))
         assert files.fail_pwrite is None
         assert refused(lambda: manager.log(KEY)) is ErrorCode.KAFKA_STORAGE_ERROR
         other = manager.log(TopicPartition("t", 1))
-        assert [each.offline for each in logs.log_dirs] == [True, False]
+        assert [each.offline for each in logs.log_dirs] == [fails, False]
+        assert [each.topic_id for each in logs.all_logs()] == [None, FIRST_ID]
         assert other.log_dir is logs.log_dirs[1]
         await manager.stop()
 

@@ -407,7 +407,7 @@ class UnifiedLog:
         """Create the directory and the topic id's file. An empty log has no files."""
         self.log_dir.prepare_directory(self.topic_partition)
         make_directory(self.log_dir.files, self.directory)
-        self._write_topic_id()
+        self._write_topic_id(self.topic_id)
         self.on_disk = True
         self.log_dir.directory_created()
 
@@ -431,16 +431,16 @@ class UnifiedLog:
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Write ``partition.metadata`` for a log that was opened without one."""
-        self.topic_id = topic_id
         try:
-            self._write_topic_id()
+            self._write_topic_id(topic_id)
         except OSError as error:
             raise self.log_dir.io_failed(error, f"the topic id of {self.directory}") from error
+        self.topic_id = topic_id
 
-    def _write_topic_id(self) -> None:
-        if self.topic_id is not None:
+    def _write_topic_id(self, topic_id: Uuid | None) -> None:
+        if topic_id is not None:
             path = f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"
-            checkpoints.write_topic_id(self.log_dir.files, path, self.topic_id)
+            checkpoints.write_topic_id(self.log_dir.files, path, topic_id)
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
         """Start a leader epoch at the log's end, before the new leader serves requests.

@@ -246,7 +246,7 @@ class ReplicaManager:
         if log.topic_id is None and not log.log_dir.offline:
             _assign_topic_id(log, topic_id)
         partition = Partition(key, topic_id, log, self._replication)
-        if log.log_dir.offline:
+        if log.log_dir.offline or log.topic_id is None:
             partition.stop(ErrorCode.KAFKA_STORAGE_ERROR)
         self.generation += 1
         self._partitions[key] = partition
@@ -892,7 +892,7 @@ class ReplicaManager:
 
 
 def _assign_topic_id(log: UnifiedLog, topic_id: Uuid) -> None:
-    """Write the id of a log that was opened without one. If that fails, its directory fails."""
+    """Write the id of a log that was opened without one. If that fails, it is not served."""
     try:
         log.assign_topic_id(topic_id)
     except KafkaError as error:
