@@ -17,7 +17,8 @@ import pytest
 from odradek.config.broker import BrokerConfig
 from odradek.controller.controller import Controller
 from odradek.environment.clock import ManualClock
-from odradek.errors import KafkaError
+from odradek.environment.timers import LoopTimers
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition, Uuid
 from odradek.log.directories.directory_names import parse_directory_name
 from odradek.log.directories.log_manager import LogManager
@@ -354,7 +355,7 @@ def test_sync_that_fails_unexpectedly_leaves_its_topics_to_the_next_start(
     async def main(executor: ThreadPoolExecutor) -> None:
         manager: Any = SimpleNamespace(delete=lambda *_: True, sync_directories=sync)
         loop = asyncio.get_running_loop()
-        deletions = TopicDeletions(manager, executor, loop, finished.extend)
+        deletions = TopicDeletions(manager, executor, loop, LoopTimers(), finished.extend)
         for topic_id in (first, second):
             for _ in deletions.delete(topic_id, [GONE_0]):
                 pass
@@ -366,6 +367,45 @@ def test_sync_that_fails_unexpectedly_leaves_its_topics_to_the_next_start(
     assert finished == [second]
     assert "The next start finishes the deletion of 1 topics" in caplog.text
     assert "ValueError" in caplog.text
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_sync_without_a_free_descriptor_is_repeated_until_the_broker_stops(
+    caplog: pytest.LogCaptureFixture, is_stopped: bool
+) -> None:
+    """Otherwise the controller's record of the deletion waits for the next start of the broker."""
+    topic_id, errors, finished = Uuid(bytes([1]) * 16), 2, list[Uuid]()
+
+    def sync() -> None:
+        nonlocal errors
+        if errors:
+            errors -= 1
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files")
+
+    async def main(executor: ThreadPoolExecutor) -> None:
+        directories = [SimpleNamespace(offline=False)]
+        manager: Any = SimpleNamespace(
+            delete=lambda *_: True, sync_directories=sync, log_dirs=directories
+        )
+        loop, delayed, never = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+        async def sleep(_: float) -> None:
+            delayed.set()
+            if is_stopped:
+                await never.wait()
+
+        timers: Any = SimpleNamespace(sleep=sleep)
+        deletions = TopicDeletions(manager, executor, loop, timers, finished.extend)
+        for _ in deletions.delete(topic_id, [GONE_0]):
+            pass
+        assert deletions._syncing is not None
+        await asyncio.wait_for(delayed.wait() if is_stopped else deletions._syncing, 120)
+        await deletions.stop()
+
+    with ThreadPoolExecutor(1) as executor:
+        asyncio.run(main(executor))
+    assert finished == ([] if is_stopped else [topic_id])
+    assert "too many open files. The sync is tried again" in caplog.text
 
 
 def test_image_without_a_topic_and_without_its_deletion_keeps_the_log(

@@ -12,6 +12,7 @@ in Kafka).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,10 @@ from odradek.ids import TopicName
 from odradek.slicing import ELEMENTS_PER_SLICE
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Collection, Generator, Mapping, Sequence
     from concurrent.futures import Executor
 
+    from odradek.environment.timers import Timers
     from odradek.ids import TopicPartition, Uuid
     from odradek.log.directories.log_manager import LogManager
     from odradek.metadata.image import MetadataImage, TopicDeletion
@@ -32,6 +33,8 @@ LOGS_DELETED_A_SLICE = 10
 """Logs deleted in one time slice. The directory of each log is renamed."""
 LOGS_NAMED_MAX = 10
 """Maximum number of logs that one warning names."""
+SYNC_RETRY_S = 10.0
+"""Delay after a sync of the log directories that failed for lack of descriptors."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,15 +52,19 @@ class TopicDeletions:
         log_manager: LogManager,
         executor: Executor,
         loop: asyncio.AbstractEventLoop,
+        timers: Timers,
         finished: Callable[[Collection[Uuid]], None],
     ) -> None:
         self._log_manager = log_manager
         self._executor = executor
         self._loop = loop
+        self._timers = timers
         self._finished = finished
         # Topics whose logs are renamed, but whose log directories are not synced yet.
         self._unsynced: list[Uuid] = []
         self._syncing: asyncio.Task[None] | None = None
+        self._delay: asyncio.Task[None] | None = None
+        self._stopping = False
 
     def delete(self, topic_id: Uuid, logs: Sequence[TopicPartition]) -> Generator[None, None, None]:
         """Delete the logs of a topic whose deletion is recorded, some in each time slice."""
@@ -210,11 +217,27 @@ class TopicDeletions:
                 try:
                     await self._loop.run_in_executor(self._executor, work)
                 except Exception as error:  # noqa: BLE001 - it is logged with its traceback
-                    self._sync_failed(error, len(topic_ids))
+                    if self._can_repeat(error):
+                        self._unsynced += topic_ids
+                        logger.warning("%s. The sync is tried again", error)
+                        await self._pause()
+                    else:
+                        self._sync_failed(error, len(topic_ids))
                 else:
                     self._finished(topic_ids)
         finally:
             self._syncing = None
+
+    def _can_repeat(self, error: Exception) -> bool:
+        """Return whether the process had no free descriptor, so that each directory is online."""
+        if self._stopping or not isinstance(error, KafkaError):
+            return False
+        return not any(log_dir.offline for log_dir in self._log_manager.log_dirs)
+
+    async def _pause(self) -> None:
+        delay = self._delay = self._loop.create_task(self._timers.sleep(SYNC_RETRY_S))
+        await asyncio.wait([delay])
+        self._delay = None
 
     @staticmethod
     def _sync_failed(error: Exception, count: int) -> None:
@@ -228,6 +251,9 @@ class TopicDeletions:
         )
 
     async def stop(self) -> None:
-        """Wait for the sync in progress."""
+        """Wait for the sync in progress. A sync that is refused is left to the next start."""
+        self._stopping = True
+        if self._delay is not None:
+            self._delay.cancel()
         if self._syncing is not None:
             await self._syncing

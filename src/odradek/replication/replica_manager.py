@@ -121,7 +121,7 @@ class ReplicaManager:
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
         # DeleteRecords requests. They wait for fewer replicas when a broker is fenced.
         self._delayed_deletions: dict[DelayedDeleteRecords, None] = {}
-        self._deletions = TopicDeletions(log_manager, executor, loop, deletions_finished)
+        self._deletions = TopicDeletions(log_manager, executor, loop, timers, deletions_finished)
 
     # --- metadata ---
 
