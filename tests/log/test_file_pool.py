@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from odradek.environment.files import READ_WRITE, RealFiles
+from odradek.log import file_pool
 from odradek.log.file_pool import FilePool, PooledFile
 
 
@@ -85,5 +86,21 @@ def test_pool_that_lacked_descriptors_grows_slowly(tmp_path: Path) -> None:
             file.open()
         assert len(pool) == size
         pool.grow()
+    for file in files:
+        file.retire()
+
+
+def test_large_pool_closes_a_limited_number_of_files_in_one_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop makes room for refused appends. 2,500 files would take 15 ms."""
+    monkeypatch.setattr(file_pool, "EVICTED_MAX", 2)
+    pool = FilePool(RealFiles(), 128)
+    files = [PooledFile(pool, str(tmp_path / str(n)), READ_WRITE) for n in range(20)]
+    for file in files:
+        file.open()
+    for size in (18, 16):
+        pool.make_room()
+        assert len(pool) == size
     for file in files:
         file.retire()

@@ -14,6 +14,8 @@ NO_SPACE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
 EVICTED_SHARE = 4
 """One of so many files of the pool is closed when the process has no free descriptor."""
+EVICTED_MAX = 200
+"""Maximum number of files that one call closes. The event loop calls it, or waits for its lock."""
 GROWTH_S = 64
 """Seconds in which the pool may grow from no open file to its maximum again."""
 
@@ -157,7 +159,8 @@ class FilePool:
     def make_room(self) -> None:
         """Close the least recently used quarter of the files: the process has no free descriptor.
 
-        A file that a region or a call holds is closed later.
+        A large pool closes at most `EVICTED_MAX` files, because the call holds the lock. A file
+        that a region or a call holds is closed later.
         """
         with self._lock:
             self._evict_quarter()
@@ -169,7 +172,7 @@ class FilePool:
 
     def _evict_quarter(self) -> None:
         """Close files, and keep the pool at that size: other files need the descriptors."""
-        for _ in range(-(-len(self._open) // EVICTED_SHARE)):
+        for _ in range(min(-(-len(self._open) // EVICTED_SHARE), EVICTED_MAX)):
             self._evict()
         self._open_max = max(len(self._open), 1)
 
