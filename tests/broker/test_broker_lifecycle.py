@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -282,6 +283,27 @@ def test_each_node_of_a_process_has_the_proof_of_a_clean_stop_until_no_directory
             assert znodes.decode_clean_shutdown_epoch(node.data) == epoch
             if len(broker.epochs) == 2:
                 broker.lifecycle.last_directory_failed()
+            world.ensemble.expire(broker.store.session_id)
+            await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 * 3)
+        await broker.kill()
+
+    run(1, test)
+
+
+def test_e4_registration_after_a_directory_has_failed_has_no_boot_id() -> None:
+    """The process may be killed before it has reported the replicas of the directory."""
+
+    async def test(world: World) -> None:
+        one, two = Uuid(bytes([1]) * 16), Uuid(bytes([2]) * 16)
+        broker = Broker(world)
+        broker.registration = replace(broker.registration, directories=(one, two), boot_id="boot")
+        await broker.start()
+        for directories, boot_id in (((one, two), "boot"), ((one,), "")):
+            await world.check_registered(broker)
+            node = await broker.store.get(PATH)
+            found = znodes.decode_broker(NODE_ID, node.data, node.stat.czxid)
+            assert (found.directories, found.boot_id) == (directories, boot_id)
+            broker.lifecycle.directory_failed(two)
             world.ensemble.expire(broker.store.session_id)
             await asyncio.sleep(SESSION_TIMEOUT_MS / 1000 * 3)
         await broker.kill()

@@ -215,10 +215,15 @@ class BrokerLifecycle:
         await self._register()
 
     def directory_failed(self, directory: Uuid) -> None:
-        """Leave a log directory that has failed out of later registrations."""
+        """Leave a log directory that has failed out of later registrations.
+
+        They have no boot id either. The broker may be killed before it has reported the replicas of
+        the directory. A restart with the directory must then not count as a clean one, because the
+        error may have dropped pages.
+        """
         if self._registration is not None:
             online = [each for each in self._registration.directories if each != directory]
-            self._registration = replace(self._registration, directories=tuple(online))
+            self._registration = replace(self._registration, directories=tuple(online), boot_id="")
 
     def last_directory_failed(self) -> None:
         """Leave the proof of a clean stop out of later registrations: no log directory works."""
