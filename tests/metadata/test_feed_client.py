@@ -19,6 +19,7 @@ from odradek.environment.clock import ManualClock
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicName, Uuid
+from odradek.metadata import feed_client
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance, whole_delta
 from odradek.metadata.feed_client import FeedClient, FeedClientSettings
 from odradek.metadata.feed_state import FEED_BYTES_MAX, FeedState, InvalidFeedResponse, decoding
@@ -383,8 +384,11 @@ def test_first_image_is_fetched_whole_and_in_chunks(follower: Follower) -> None:
     assert (request.controller_epoch, request.metadata_offset) == (3, 10)
 
 
-def test_first_image_is_fetched_again_until_it_may_be_applied() -> None:
-    """A broker that starts waits for its registration."""
+def test_first_image_is_fetched_again_until_it_may_be_applied(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that starts waits for its registration. A warning says so after some attempts."""
+    monkeypatch.setattr(feed_client, "EARLY_IMAGES_BEFORE_WARNING", 2)
     follower = Follower(may_begin=lambda image: len(image.topics_by_name) > 1)
     controller = Controller(3, topics(100))
     follower.start()
@@ -392,6 +396,8 @@ def test_first_image_is_fetched_again_until_it_may_be_applied() -> None:
         follower.exchange(controller)
     assert not follower.published
     assert not follower.client.image.offset
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warnings[0].startswith("the controller has not registered broker 7 after 2 attempts")
     controller.publish(topics(1_100))
     follower.level_with(controller)
     assert follower.published == [controller.image]

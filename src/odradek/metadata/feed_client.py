@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 DOUBLINGS_MAX = 10
 """Most doublings of the delay after failures."""
+EARLY_IMAGES_BEFORE_WARNING = 30
+"""First images without the registration of this broker until a warning. It is repeated."""
 
 _NOT_SENT = (OSError, TooManyRequests, UnsupportedRequest, UnencodableMessage)
 
@@ -137,6 +139,7 @@ class FeedClient:
         self._first_end = asyncio.Event()
         self._has_caught_up = False
         self._failures = 0
+        self._early_images = 0
         self._task: asyncio.Task[None] | None = None
         self.last_heard_ms = self.others_heard_ms = clock.monotonic_ms()
 
@@ -211,7 +214,8 @@ class FeedClient:
             )
             self._channel.disconnect()
         except _TooOld:
-            logger.info("waiting until the controller has registered this broker")
+            self._early_images += 1
+            self._report_early_image()
             self._state.did_not_fit()
         except TimeoutError as error:
             logger.info("dropping the connection to the controller: %s", error)
@@ -229,6 +233,17 @@ class FeedClient:
                 self._first_end.set()
             return
         await self._back_off()
+
+    def _report_early_image(self) -> None:
+        if self._early_images % EARLY_IMAGES_BEFORE_WARNING:
+            logger.info("waiting until the controller has registered this broker")
+            return
+        logger.warning(
+            "the controller has not registered broker %d after %d attempts, so its start waits. If "
+            "the broker was unregistered, start it again. Otherwise see the controller's log",
+            self._broker_id,
+            self._early_images,
+        )
 
     async def _back_off(self) -> None:
         settings = self._settings
