@@ -213,3 +213,12 @@ def test_malformed_requests_of_brokers_cost_their_connection_only(run: Any, seed
         assert outcomes[True] and outcomes[False]
 
     run(test)
+
+
+def test_a_broker_of_a_cluster_needs_room_for_forwarded_requests(tmp_path: Path) -> None:
+    """A single broker forwards nothing, and starts with any limit."""
+    config = BrokerConfig({"log.dirs": str(tmp_path), "socket.request.max.bytes": "2047"})
+    server = BrokerServer(config, store=MemoryStore(), membership=Roles(1, {}))
+    with pytest.raises(KafkaError, match="needs at least 2048") as caught:
+        asyncio.run(server.start())
+    assert caught.value.code is ErrorCode.INVALID_CONFIG

@@ -12,8 +12,9 @@ from odradek.broker.requests.auto_topic_creation_manager import AutoTopicCreatio
 from odradek.broker.requests.cluster import ClusterRequests
 from odradek.broker.requests.embedded import EmbeddedRequests
 from odradek.broker.requests.follower_sessions import FollowerSessions
-from odradek.broker.requests.forwarded_bytes import ForwardedBytes
+from odradek.broker.requests.forwarded_bytes import ENVELOPE_BYTES_MAX, ForwardedBytes
 from odradek.client.channel_state import ChannelSettings
+from odradek.config.definition import invalid_value
 from odradek.config.listeners import inter_broker_listener
 from odradek.metadata.controller_channel import ControllerChannel, ControllerChannelSettings
 
@@ -32,7 +33,8 @@ def cluster_requests(
     """Return the parts of a broker of a cluster.
 
     Raises:
-        KafkaError: INVALID_CONFIG. This broker has no inter-broker listener.
+        KafkaError: INVALID_CONFIG. This broker has no inter-broker listener, or its largest request
+            has no room for a forwarded one.
     """
     listener = inter_broker_listener(config)
 
@@ -47,7 +49,11 @@ def cluster_requests(
 
     sessions = FollowerSessions(environment.clock, environment.randomness.between)
     creations = AutoTopicCreationManager(environment.timers)
-    forwarded = ForwardedBytes(config.get_int("socket.request.max.bytes"))
+    key = "socket.request.max.bytes"
+    forwarded = ForwardedBytes(config.get_int(key))
+    if forwarded.request_bytes_max < ENVELOPE_BYTES_MAX:
+        reason = f"a broker of a cluster needs at least {2 * ENVELOPE_BYTES_MAX}"
+        raise invalid_value(key, config.get_int(key), reason)
     return ClusterRequests(
         listener,
         membership,
