@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from typing import Any
 
@@ -93,3 +94,30 @@ def test_a_connection_waits_in_the_queue_until_the_socket_is_watched(loop: str) 
         listening.close()
 
     run(main(), loop)
+
+
+@pytest.mark.parametrize(("is_protected", "accepts"), [(False, False), (True, True)])
+def test_protected_listener_may_use_half_of_the_reserved_descriptors(
+    monkeypatch: pytest.MonkeyPatch, is_protected: bool, accepts: bool
+) -> None:
+    """Clients that use up the other descriptors do not keep the brokers from replicating."""
+
+    async def main() -> None:
+        (listening,) = await SocketNetwork().listen(
+            "127.0.0.1", 0, OPTIONS._replace(is_protected=is_protected)
+        )
+        with socket.create_connection(listening.address):
+            with socket.socket() as probe:
+                free = probe.fileno()
+            # The reserve is an eighth of the limit: it begins below the next descriptor.
+            limit = free * 8 // 7
+            limits = (limit, resource.RLIM_INFINITY)
+            monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+            if accepts:
+                listening.accept().close()
+            else:
+                with pytest.raises(OSError, match="reserved for log files"):
+                    listening.accept()
+        listening.close()
+
+    asyncio.run(main())

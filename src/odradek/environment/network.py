@@ -27,11 +27,14 @@ class ListenOptions(NamedTuple):
         backlog: Length of the queue of connections that are not accepted yet.
         send_buffer_bytes: Size of the send buffer. 0 or less leaves it to the system.
         receive_buffer_bytes: Size of the receive buffer. 0 or less leaves it to the system.
+        is_protected: Whether the connections are accepted when other listeners have used up the
+            descriptors for connections. The brokers of a cluster use such a listener.
     """
 
     backlog: int
     send_buffer_bytes: int = 0
     receive_buffer_bytes: int = 0
+    is_protected: bool = False
 
 
 class StreamSocket(Protocol):

@@ -59,7 +59,8 @@ class SocketNetwork:
             for family, address in await _addresses(host):
                 try:
                     port_here = bound[0].address[1] if bound else port
-                    bound.append(BoundSocket(_listen(family, address, port_here, options)))
+                    sock = _listen(family, address, port_here, options)
+                    bound.append(BoundSocket(sock, options.is_protected))
                 except OSError as error:
                     skip = error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
                     if not (bound and (skip or port == 0)):
@@ -98,10 +99,11 @@ class BoundSocket:
     accepted socket is set back to the system's default.
     """
 
-    __slots__ = ("_congestion", "_loop", "_sock", "address")
+    __slots__ = ("_congestion", "_is_protected", "_loop", "_sock", "address")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, is_protected: bool) -> None:
         self._sock = sock
+        self._is_protected = is_protected
         self._loop = asyncio.get_running_loop()
         self.address: tuple[str, int] = sock.getsockname()[:2]
         self._congestion = _exchange_congestion(sock, UNPACED)
@@ -121,7 +123,7 @@ class BoundSocket:
             sock, peer = self._sock.accept()
         except InterruptedError as error:
             raise BlockingIOError(errno.EAGAIN, str(error)) from error
-        if sock.fileno() >= _connection_descriptors():
+        if sock.fileno() >= _connection_descriptors(self._is_protected):
             sock.close()
             raise OSError(errno.EMFILE, "the other file descriptors are reserved for log files")
         if self._congestion and not _is_this_machine(sock, peer):
@@ -179,8 +181,11 @@ def _exchange_congestion(sock: socket.socket, name: bytes) -> bytes | None:
     return before.rstrip(b"\0")
 
 
-def _connection_descriptors() -> int:
+def _connection_descriptors(is_protected: bool) -> int:
     """Return the number below which the descriptors of accepted connections are.
+
+    Connections of a protected listener may use half of the reserve. Clients that use all other
+    descriptors then do not keep the brokers of a cluster from replicating.
 
     The system uses the lowest free number, so the descriptors above are left for log files. The
     limit of the process may be changed while it runs.
@@ -188,7 +193,8 @@ def _connection_descriptors() -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return sys.maxsize
-    return soft - min(RESERVED_DESCRIPTORS_MAX, soft // RESERVED_DESCRIPTORS_SHARE)
+    reserved = min(RESERVED_DESCRIPTORS_MAX, soft // RESERVED_DESCRIPTORS_SHARE)
+    return soft - (reserved // 2 if is_protected else reserved)
 
 
 def _is_this_machine(sock: socket.socket, peer: Any) -> bool:

@@ -55,13 +55,23 @@ class BindError(OSError):
     """The broker cannot listen on an endpoint. The message is one line for the user."""
 
 
-async def bind(endpoint: Endpoint, network: Network, limits: NetLimits) -> list[ListeningSocket]:
+async def bind(
+    endpoint: Endpoint, network: Network, limits: NetLimits, *, is_protected: bool = False
+) -> list[ListeningSocket]:
     """Return the listening sockets of `endpoint`, one for each address that its host stands for.
+
+    Args:
+        endpoint: Name, host and port.
+        network: The network.
+        limits: The sizes of the backlog and of the buffers.
+        is_protected: See `ListenOptions`.
 
     Raises:
         BindError: The host is unknown, or a socket cannot be bound.
     """
-    options = ListenOptions(limits.backlog, limits.send_buffer_bytes, limits.receive_buffer_bytes)
+    options = ListenOptions(
+        limits.backlog, limits.send_buffer_bytes, limits.receive_buffer_bytes, is_protected
+    )
     try:
         return await network.listen(endpoint.host, endpoint.port, options)
     except UnknownHostError as error:

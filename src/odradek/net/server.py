@@ -135,7 +135,9 @@ class Server:
         )
         try:
             for endpoint in endpoints:
-                for sock in await bind(endpoint, self._network, self.limits):
+                protected = endpoint.name == self._protected_listener
+                bound = await bind(endpoint, self._network, self.limits, is_protected=protected)
+                for sock in bound:
                     self._listeners.append(Listener(endpoint, sock, self._accept, self._timers))
         except BaseException:
             self._close_listeners()
