@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from odradek.environment import files
 
 SEED_VARIABLE = "ODRADEK_TEST_SEED"
 SEED = pytest.StashKey[int]()
@@ -93,6 +95,14 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     # The header is printed before the first test, so a run that is killed has printed it, too.
     return f"{SEED_VARIABLE}={config.stash[SEED]}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _boot_notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Leave no boot note in the memory of the machine. Processes of their own may leave one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "BOOT_NOTES", str(tmp_path_factory.mktemp("boot-notes")))
+        yield
 
 
 @pytest.fixture

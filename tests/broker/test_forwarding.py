@@ -638,6 +638,7 @@ def test_a_connection_is_served_while_a_topic_cannot_be_created(
         monkeypatch.setattr(auto_topic_creation_manager, "WAIT_MS", 30_000)
         brokers.change_controller(CONTROLLER_ID)
         await brokers.call(MetadataRequest(topics, True), MetadataResponse)
+        await brokers.call(find, FindCoordinatorResponse)
         created = set(brokers.image(CONTROLLER_ID).topics_by_name)
         assert created == {"missing", "__consumer_offsets"}, "by the creations that continued"
 

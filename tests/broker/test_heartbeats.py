@@ -595,6 +595,26 @@ def test_operator_stops_a_broker_whose_last_failure_the_controller_does_not_reco
     run(test)
 
 
+def test_e4_broker_that_is_killed_before_the_report_of_an_error_does_not_restart_cleanly(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> HeartbeatResult:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+    async def test(cluster: ClusterBrokers) -> None:
+        server = cluster.servers[2]
+        log_manager = server.services.log_manager
+        registered = cluster.image(1).brokers[BrokerId(2)].boot_id
+        assert server._page_cache_mark(log_manager).identity() == registered
+        monkeypatch.setattr(ClusterController, "broker_heartbeat", refuse)
+        log_manager.log_dirs[0].fail(OSError("broken"), "test")
+        assert cluster.image(1).brokers[BrokerId(2)].boot_id == registered
+        assert server._page_cache_mark(log_manager).identity() != registered
+        monkeypatch.undo()
+
+    run(test)
+
+
 def test_leaderships_move_away_from_a_full_disk_until_it_has_space(
     run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,7 +104,7 @@ class Machine:
         """Return a new broker on this machine's disk, and its loop."""
         loop = SimulatedLoop(self.scheduler, HOST, self.clock)
         threads = Threads(self.scheduler, loop, self.scheduler.stream("threads"))
-        files = SimulatedFiles(self.disk, threads, self.clock, "boot", self._killed)
+        files = SimulatedFiles(self.disk, threads, self.clock, "boot", {}, self._killed)
         files.send_region = self.network.send_region
         environment = Environment(
             clock=self.clock,

@@ -112,6 +112,9 @@ class FaultyFiles:
     space = RealFiles().space
     open_files_max = RealFiles().open_files_max
     boot_id = RealFiles().boot_id
+    boot_note = RealFiles().boot_note
+    write_boot_note = RealFiles().write_boot_note
+    remove_boot_note = RealFiles().remove_boot_note
 
     def lock(self, path: str) -> FileLock:
         self.close(self.open(path, READ_WRITE))

@@ -57,6 +57,7 @@ class SimulatedFiles:
         threads: Threads,
         clock: SimulatedClock,
         boot_id: str,
+        boot_notes: dict[str, str],
         on_kill: Callable[[], None],
     ) -> None:
         self.disk = disk
@@ -67,11 +68,25 @@ class SimulatedFiles:
         self._threads = threads
         self._clock = clock
         self._on_kill = on_kill
+        self._boot_notes = boot_notes
         self._open: dict[int, Inode | Directory] = {}
         self._next_fd = 1000
         self._dead = False
         self._locks: list[_Lock] = []
         self._rng = disk.rng
+
+    # -- memory that the next boot clears ----------------------------------------------------------
+
+    def boot_note(self, name: str) -> str:
+        return self._boot_notes.get(name, "")
+
+    def write_boot_note(self, name: str, text: str) -> None:
+        if not self._dead:
+            self._boot_notes[name] = text
+
+    def remove_boot_note(self, name: str) -> None:
+        if not self._dead:
+            self._boot_notes.pop(name, None)
 
     # -- the end of the process --------------------------------------------------------------------
 

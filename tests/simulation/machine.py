@@ -93,6 +93,7 @@ class Machine:
         self.process: Incarnation | None = None
         self.incarnations = 0
         self.boots = 0
+        self._boot_notes: dict[str, str] = {}
         self.loop_failures: list[str] = []
         self._graveyard = graveyard
         self._config = dict(config)
@@ -143,7 +144,9 @@ class Machine:
         loop.on_step = partial(self._on_step, self)
         threads = Threads(scheduler, loop, scheduler.stream(f"threads {name}"))
         boot_id = f"boot-{self.boots}"
-        files = SimulatedFiles(self.disk, threads, self.clock, boot_id, self._killed_in_a_call)
+        files = SimulatedFiles(
+            self.disk, threads, self.clock, boot_id, self._boot_notes, self._killed_in_a_call
+        )
         files.send_region = self.network.send_region
         executors = SimulatedExecutors(threads)
         environment = Environment(
@@ -249,6 +252,7 @@ class Machine:
         self.dropped = self.disk.drop_failed_pages()
         if how == "power":
             self.boots += 1
+            self._boot_notes.clear()
             self.disk.power_cut()
         else:
             self.disk.locked.clear()
@@ -259,6 +263,7 @@ class Machine:
         assert self.process is None
         self.scheduler.note(f"{self.host} loses power")
         self.boots += 1
+        self._boot_notes.clear()
         self.disk.power_cut()
 
     @property

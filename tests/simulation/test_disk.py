@@ -31,7 +31,7 @@ class Machine:
         clock = SimulatedClock(self.scheduler)
         loop = SimulatedLoop(self.scheduler, "process", clock)
         threads = Threads(self.scheduler, loop, self.scheduler.stream("threads"))
-        self.files = SimulatedFiles(self.disk, threads, clock, "boot", self.killed)
+        self.files = SimulatedFiles(self.disk, threads, clock, "boot", {}, self.killed)
         checked: Files = self.files
         assert checked is self.files
         return self.files

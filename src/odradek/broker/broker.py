@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from odradek.broker.cluster_identity import ClusterMark
     from odradek.broker.cluster_member import ClusterMember, ClusterSettings
     from odradek.broker.log_cleaner import LogCleaner
+    from odradek.broker.page_cache_mark import PageCacheMark
     from odradek.broker.replica_directories import ReplicaDirectories
     from odradek.broker.requests.cluster import ClusterMembership
     from odradek.collector import Collector
@@ -205,6 +206,10 @@ class BrokerServer:
         member = ClusterMember(self.config, self._environment, store, settings, self._fail)
         log_manager = self._make_log_manager()
         await self._join(member, log_manager)
+        mark = self._page_cache_mark(log_manager)
+        page_cache = mark.identity()
+        for log_dir in log_manager.log_dirs:
+            log_dir.on_lost_pages(mark.pages_lost)
         lifecycle = member.lifecycle
         await self._load_logs(log_manager, member.cluster_id, lambda: lifecycle.registered_epoch)
         controller = member.cluster_controller
@@ -238,7 +243,7 @@ class BrokerServer:
         # Before the connections, whose pending responses include polls of the feed.
         self._stopping.add("the cluster", member.stop, parts_ms)
         await server.bind(endpoints)
-        await member.register(self._registration(server.endpoints))
+        await member.register(self._registration(server.endpoints, page_cache))
         server.accept()
         await member.follow()
         member.hold_lease(self.services.replica_manager, self.services.coordinators.reload)
@@ -515,9 +520,19 @@ class BrokerServer:
         log_manager = self.services.log_manager
         self._stopping.add("the controller", controller.stop, self._stopping.limits.parts_ms)
         find = partial(self._find_takeover, log_manager) if self._store is None else None
-        await controller.start(self._registration(endpoints), log_manager.cluster_id, find)
+        registration = self._registration(endpoints, self._environment.files.boot_id)
+        await controller.start(registration, log_manager.cluster_id, find)
 
-    def _registration(self, endpoints: Sequence[ListenEndpoint]) -> BrokerRegistration:
+    def _page_cache_mark(self, log_manager: LogManager) -> PageCacheMark:
+        from odradek.broker.page_cache_mark import PageCacheMark
+
+        paths = [each.path for each in log_manager.log_dirs]
+        return PageCacheMark(self._environment.files, paths, self._environment.randomness.uuid)
+
+    def _registration(
+        self, endpoints: Sequence[ListenEndpoint], page_cache: str
+    ) -> BrokerRegistration:
+        """Return this broker without its epoch. `page_cache` becomes its boot id."""
         host_name = self._environment.network.host_name
         addresses = registered_endpoints(self.config, endpoints, host_name)
         environment = self._environment
@@ -535,7 +550,7 @@ class BrokerServer:
             incarnation_id=environment.randomness.uuid(),
             features={name: (each.min_level, each.max_level) for name, each in FEATURES.items()},
             directories=tuple(each for each in ids if each is not None),
-            boot_id=environment.files.boot_id if proves_clean_stop else "",
+            boot_id=page_cache if proves_clean_stop else "",
         )
 
     async def _find_takeover(self, log_manager: LogManager) -> Takeover | None:

@@ -167,7 +167,7 @@ class ReplicaDirectories:
         self._member.lifecycle.last_directory_failed()
         logger.warning(
             "all log directories of broker %d have failed. It stops when the controller has "
-            "recorded that. If you stop it earlier, boot the machine before you start it again",
+            "recorded that",
             self._broker_id,
         )
         try:

@@ -33,6 +33,8 @@ broker may run inside another program.
 """
 
 BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+BOOT_NOTES = "/dev/shm"  # noqa: S108 - the owner of a note is checked
+BOOT_NOTE_BYTES_MAX = 256
 
 
 OPEN_FILES_MIN = 32
@@ -85,6 +87,19 @@ class Files(Protocol):
 
         While it is the same, data that was written without fsync is still in the page cache.
         """
+
+    def boot_note(self, name: str) -> str:
+        """Return a text of `write_boot_note` since the last boot; empty if there is none."""
+
+    def write_boot_note(self, name: str, text: str) -> None:
+        """Write a short text to memory that the next boot clears. It survives the process.
+
+        Raises:
+            OSError: There is no such memory, or a note of this name exists.
+        """
+
+    def remove_boot_note(self, name: str) -> None:
+        """Remove a note, if it exists. May be called from any thread."""
 
     def preadv(
         self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, flags: int, /
@@ -188,6 +203,29 @@ class RealFiles:
     @property
     def boot_id(self) -> str:
         return machine_boot_id()
+
+    def boot_note(self, name: str) -> str:
+        try:
+            fd = os.open(f"{BOOT_NOTES}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        try:
+            is_own = os.fstat(fd).st_uid == os.geteuid()  # each user may write to the directory
+            return os.read(fd, BOOT_NOTE_BYTES_MAX).decode("ascii", "replace") if is_own else ""
+        finally:
+            os.close(fd)
+
+    def write_boot_note(self, name: str, text: str) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(f"{BOOT_NOTES}/{name}", flags, FILE_MODE)
+        try:
+            os.write(fd, text.encode("ascii"))
+        finally:
+            os.close(fd)
+
+    def remove_boot_note(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{BOOT_NOTES}/{name}")  # noqa: PTH108
 
     def open(self, path: str, flags: int) -> int:
         return os.open(path, flags, FILE_MODE)

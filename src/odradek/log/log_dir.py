@@ -56,7 +56,9 @@ class LogDir:
         self._checkpoints_covered = 0
         self.has_new_logs = False
         """Logs may have no entry in the checkpoint of recovery points."""
+        self._may_have_lost_pages = False
         self._on_failure = on_failure
+        self._on_lost_pages: list[Callable[[LogDir], None]] = []
         self._on_full = on_full
         self._write_checkpoints = write_checkpoints
         self._write_removals = write_removals
@@ -76,13 +78,27 @@ class LogDir:
     def files(self) -> Files:
         return self.pool.files
 
+    def on_lost_pages(self, callback: Callable[[LogDir], None]) -> None:
+        """Call `callback` at the first error that may have dropped data without an fsync.
+
+        It runs on the thread that has got the error, before anything else follows from it.
+        """
+        self._on_lost_pages.append(callback)
+
     def fail(self, error: OSError, what: str) -> KafkaError:
         """Take the directory offline and return the error to raise.
 
-        May be called from any thread. Only the first call has an effect.
+        May be called from any thread. Only the first call has an effect, and the first one with an
+        error that may have dropped pages of the page cache. A lack of space or descriptors has not.
         """
+        loses_pages = error.errno not in NO_SPACE_ERRNOS and error.errno not in NO_DESCRIPTOR_ERRNOS
         with self._lock:
             first, self.offline = not self.offline, True
+            loses_pages = loses_pages and not self._may_have_lost_pages
+            self._may_have_lost_pages |= loses_pages
+        if loses_pages:
+            for callback in self._on_lost_pages:
+                callback(self)
         if first:
             _logger.error(
                 "log directory %s is offline: %s: %s. Check the disk and start the broker again.",

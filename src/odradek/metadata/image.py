@@ -47,7 +47,8 @@ class BrokerRegistration:
         in_controlled_shutdown: The broker is about to stop, and gets no leadership either.
         features: The supported levels (min, max) by name of the feature.
         directories: The ids of the log directories that are online.
-        boot_id: The boot id of the broker's machine when it registered. With the same boot id and
+        boot_id: The identity of the page cache of the broker's machine when it registered
+            (`PageCacheMark`; the boot id of the machine for a single broker). With the same one and
             directories, the page cache has survived the end of the previous process. Empty if it is
             unknown, or all log directories have failed.
     """

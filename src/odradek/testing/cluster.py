@@ -68,6 +68,7 @@ class ClusterBroker(BrokerThread):
         self._continued = threading.Event()
         self._store: ThreadedStore | None = None
         self._cut_session: int | None = None
+        self._boot_notes: dict[str, str] = {}
         self._files: EndableFiles | None = None
         self._network: EndableNetwork | None = None
 
@@ -198,7 +199,7 @@ class ClusterBroker(BrokerThread):
 
         self._store = ThreadedStore(self._store_thread)
         self._cut_session = None
-        self._files = EndableFiles(portable=fallbacks_forced())
+        self._files = EndableFiles(portable=fallbacks_forced(), boot_notes=self._boot_notes)
         self._network = EndableNetwork(self.broker_id, self._links)
         properties = {
             "connections.max.idle.ms": "-1",

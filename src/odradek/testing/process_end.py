@@ -36,10 +36,15 @@ class EndableFiles(RealFiles):
 
     Calls after that return as if they had succeeded. `ended` is set once, and read by all threads
     of the broker.
+
+    Args:
+        portable: Offer no call that another operating system lacks.
+        boot_notes: The boot notes by name, which all processes of this broker share.
     """
 
-    def __init__(self, *, portable: bool) -> None:
+    def __init__(self, *, portable: bool, boot_notes: dict[str, str] | None = None) -> None:
         self.ended = False
+        self._boot_notes = {} if boot_notes is None else boot_notes
         if portable:
             self.nowait = None
             self.sends_files = False
@@ -101,6 +106,17 @@ class EndableFiles(RealFiles):
     def remove_tree(self, path: str) -> None:
         if not self.ended:
             super().remove_tree(path)
+
+    def boot_note(self, name: str) -> str:
+        return self._boot_notes.get(name, "")
+
+    def write_boot_note(self, name: str, text: str) -> None:
+        if not self.ended:
+            self._boot_notes[name] = text
+
+    def remove_boot_note(self, name: str) -> None:
+        if not self.ended:
+            self._boot_notes.pop(name, None)
 
 
 class Links:

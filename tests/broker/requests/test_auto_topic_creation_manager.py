@@ -8,10 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from odradek.broker.requests import auto_topic_creation_manager
-from odradek.broker.requests.auto_topic_creation_manager import (
-    WAIT_MS,
-    AutoTopicCreationManager,
-)
+from odradek.broker.requests.auto_topic_creation_manager import AutoTopicCreationManager
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.topic_changes import NewTopic
@@ -71,7 +68,7 @@ def test_a_request_does_not_wait_for_a_controller_that_is_unknown() -> None:
 
     async def test(it: Fixture) -> None:
         request = await it.request("a")
-        it.timers.advance(WAIT_MS - 1)
+        it.timers.advance(int(auto_topic_creation_manager.WAIT_MS) - 1)
         await it.settle()
         assert not request.done()
         it.timers.advance(1)

@@ -23,22 +23,18 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.requests.apis import API_BY_KEY, Forwarding
 from odradek.broker.requests.envelopes import ForwardedRequest, unwrap
-from odradek.broker.requests.error_responses import finding_error
+from odradek.broker.requests.forwarding import response_has_error
 from odradek.config.listeners import security_protocol
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 from odradek.net.connection import CloseConnection
 from odradek.net.session import SecurityProtocol, Session
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.codec import sliced_decoder
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, parse_request_header
+from odradek.protocol.headers import parse_request_header
 from odradek.protocol.messages.envelope_response import EnvelopeResponse
-from odradek.protocol.registry import response_class
-from odradek.protocol.wire import ANY_LATER
 from odradek.result_tasks import in_task
 from odradek.results import Result
-from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -128,9 +124,6 @@ def _session(services: Services, context: RequestContext, forwarded: ForwardedRe
 @in_task
 async def _respond(api_key: int, version: int, frame: bytes) -> Result[EnvelopeResponse]:
     """Respond with `frame`, unless any part of it has the error NOT_CONTROLLER."""
-    position = 5 if version >= RESPONSE_FLEXIBLE_FROM.get(api_key, ANY_LATER) else 4
-    decoder = sliced_decoder(response_class(api_key), version)
-    response, _ = await in_slices(decoder(memoryview(frame), position))
-    if await in_slices(finding_error(response, version, ErrorCode.NOT_CONTROLLER)):
+    if await response_has_error(api_key, version, frame, ErrorCode.NOT_CONTROLLER):
         return _refused(ErrorCode.NOT_CONTROLLER)
     return Result(EnvelopeResponse(frame))

@@ -282,6 +282,13 @@ async def _decoded(api_key: int, version: int, correlation_id: int, frame: bytes
     return response
 
 
+async def response_has_error(api_key: int, version: int, frame: bytes, code: ErrorCode) -> bool:
+    """Return whether any part of the response in `frame` has the error, in time slices."""
+    correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+    response = await _decoded(api_key, version, correlation_id, frame)
+    return bool(await in_slices(finding_error(response, version, code)))
+
+
 async def _failed(
     request_class: type[Message], version: int, frame: bytes, code: ErrorCode, reason: str
 ) -> Any:
