@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tests.simulation.machine import Machine
     from tests.simulation.simulation import Simulation
 
-PROGRESS_US = 1 * SECOND
+PROGRESS_US = 2 * SECOND
+"""More than `FLUSH_RETRY_S`: the leader repeats a flush that failed unexpectedly."""
 LOOK_US = 100 * MILLISECOND
 SYNC_US_MAX = 5 * MILLISECOND
 """The longest fsync of a disk that is not slow."""

@@ -70,7 +70,7 @@ def test_waits_for_the_disks_of_the_isr_do_not_count_as_missing_progress(
     machines[1].process.threads.is_waiting = False
     machines[2].process.threads.is_waiting = True  # broker 3 is no member
     look()
-    assert "have had offset 4 for 1.1 s, and the high watermark is 3" in violations[0]
+    assert "have had offset 4 for 2.1 s, and the high watermark is 3" in violations[0]
 
 
 def test_each_broker_must_carry_out_operations_after_the_recovery(
