@@ -361,7 +361,7 @@ def test_an_fsync_that_is_repeated_after_an_error_is_found(world: World) -> None
             world.wait(0.5)
     finally:
         patches.undo()
-    # A follower's disk lacks the records, or the leader's does. The first rule that sees it reports.
+    # The disk of a follower or of the leader lacks the records. The first finding is reported.
     found = world.first_violation
     assert "has not flushed them" in found or "are not on the disk" in found
 
