@@ -9,6 +9,12 @@ from odradek.environment.clock import ManualClock
 from odradek.environment.timers import Timer
 
 
+async def settle() -> None:
+    """Let the tasks run that wait for no timer."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 class ManualTimers:
     """Timers that move the clock when they are set.
 

@@ -12,7 +12,7 @@ from odradek.broker.requests.auto_topic_creation_manager import AutoTopicCreatio
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.topic_changes import NewTopic
-from tests.helpers.manual_timers import SteppedTimers
+from tests.helpers.manual_timers import SteppedTimers, settle
 
 
 class Fixture:
@@ -30,12 +30,8 @@ class Fixture:
         """Start a request that creates topics."""
         topics = [NewTopic(name) for name in names]
         task = asyncio.create_task(self.manager.create_topics(topics, self.create))
-        await self.settle()
+        await settle()
         return task
-
-    async def settle(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
 
 
 def run(test: Callable[[Fixture], Awaitable[None]]) -> None:
@@ -43,7 +39,7 @@ def run(test: Callable[[Fixture], Awaitable[None]]) -> None:
         it = Fixture()
         await test(it)
         it.manager.close()
-        await it.settle()
+        await settle()
         assert it.timers.armed == 0
 
     asyncio.run(main())
@@ -69,7 +65,7 @@ def test_a_request_does_not_wait_for_a_controller_that_is_unknown() -> None:
     async def test(it: Fixture) -> None:
         request = await it.request("a")
         it.timers.advance(int(auto_topic_creation_manager.WAIT_MS) - 1)
-        await it.settle()
+        await settle()
         assert not request.done()
         it.timers.advance(1)
         assert codes(await request) == [ErrorCode.REQUEST_TIMED_OUT]

@@ -10,7 +10,7 @@ import pytest
 from odradek.broker.transactions.producer_ids import BLOCK_WAIT_MS, ProducerIdAllocator
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
-from tests.helpers.manual_timers import SteppedTimers
+from tests.helpers.manual_timers import SteppedTimers, settle
 
 
 class Fixture:
@@ -26,12 +26,8 @@ class Fixture:
     async def next(self) -> asyncio.Task[int]:
         """Start a request for an id."""
         task = asyncio.create_task(self.ids.next())
-        await self.settle()
+        await settle()
         return task
-
-    async def settle(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
 
 
 def run(test: Callable[[Fixture], Awaitable[None]]) -> None:
@@ -39,7 +35,7 @@ def run(test: Callable[[Fixture], Awaitable[None]]) -> None:
         it = Fixture()
         await test(it)
         it.ids.close()
-        await it.settle()
+        await settle()
         assert it.timers.armed == 0
 
     asyncio.run(main())
@@ -57,7 +53,7 @@ def test_requests_at_the_end_of_a_block_share_the_next_one() -> None:
         waiting = [await it.next() for _ in range(3)]
         assert len(it.requests) == 1
         it.requests[0].set_result(range(2))
-        await it.settle()
+        await settle()
         assert [await waiting[0], await waiting[1]] == [0, 1]
         assert not waiting[2].done()
         it.requests[1].set_result(range(1_000, 1_003))
@@ -73,13 +69,13 @@ def test_all_requests_without_a_controller_wait_for_one_second() -> None:
     async def test(it: Fixture) -> None:
         waiting = [await it.next() for _ in range(20)]
         it.timers.advance(BLOCK_WAIT_MS - 1)
-        await it.settle()
+        await settle()
         assert not any(each.done() for each in waiting)
         it.timers.advance(1)
         for each in waiting:
             assert await code_of(each) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         it.requests[0].set_result(range(5, 105))
-        await it.settle()
+        await settle()
         assert len(it.requests) == 1
         assert it.ids.next_or_none() == 5
 
@@ -93,14 +89,14 @@ def test_a_block_is_requested_before_the_current_one_is_used_up() -> None:
         assert await first == 0
         for number in range(1, 899):
             assert it.ids.next_or_none() == number
-        await it.settle()
+        await settle()
         assert len(it.requests) == 1
         for number in range(899, 950):
             assert it.ids.next_or_none() == number
-        await it.settle()
+        await settle()
         assert len(it.requests) == 2
         it.requests[1].set_result(range(7_000, 8_000))
-        await it.settle()
+        await settle()
         ids = [it.ids.next_or_none() for _ in range(51)]
         assert ids == [*range(950, 1_000), 7_000]
         assert len(it.requests) == 2
