@@ -98,7 +98,7 @@ class ClusterModel:
             elif path.startswith(znodes.REGISTRATIONS + "/"):
                 registrations.append(operation)
         for operation in registrations:
-            # What a process lost counts until its successor is registered, so for states before.
+            # The losses of a process count until its successor is registered.
             self._registered(operation, touched)
         for key in touched:
             self.check(key)
@@ -187,7 +187,7 @@ class ClusterModel:
     def _check_kept(self, key: PartitionKey, before: PartitionState, state: PartitionState) -> None:
         """A partition without a leader keeps each member of ISR and ELR that has all records.
 
-        Otherwise nobody can lead but a replica that may have lost records. A member that lost its
+        Otherwise only a replica with lost records could lead. A member that lost its
         power, or whose disk had an error since the controller registered it, has to leave.
         """
         for member in set(before.members) - set(state.members):

@@ -148,7 +148,7 @@ class _Situation:
         )
 
     def _has_lost(self, partition: PartitionImage, broker: BrokerId) -> bool:
-        """Return whether the replica's directory is missing, or may be the one that is missing."""
+        """Return whether the replica's directory is missing, or may be the missing directory."""
         directory = directory_of(partition, broker)
         found = self._brokers.get(broker)
         return (

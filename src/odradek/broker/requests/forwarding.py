@@ -101,7 +101,7 @@ def _unless_deposed(
     epoch: int,
     response: Message | None,
 ) -> Result[Message | None]:
-    """Return the response of this broker, or that of the next controller.
+    """Return the response of this broker, or the response of the next controller.
 
     Args:
         services: The services of the broker.
