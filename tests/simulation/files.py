@@ -45,6 +45,7 @@ class SimulatedFiles:
     Attributes:
         kill_after: The process dies at this change of files, counted down to 0. None: it does not.
         blocked_loop: How many calls made the event loop wait for the disk.
+        had_io_error: Whether a call of this process has failed with EIO.
     """
 
     nowait: int | None = NOWAIT
@@ -64,6 +65,7 @@ class SimulatedFiles:
         self.boot_id = boot_id
         self.kill_after: int | None = None
         self.blocked_loop = 0
+        self.had_io_error = False
         self.send_region: Send | None = None
         self._threads = threads
         self._clock = clock
@@ -119,6 +121,10 @@ class SimulatedFiles:
     def _die(self) -> None:
         self._on_kill()
         raise ProcessKilled
+
+    def _io_error(self) -> OSError:
+        self.had_io_error = True
+        return OSError(errno.EIO, "input/output error")
 
     def _wait(self, delay_us: int) -> None:
         """Wait for the disk. On a thread other events happen in the meantime."""
@@ -190,7 +196,7 @@ class SimulatedFiles:
 
     def _read(self, inode: Inode, position: int, length: int) -> None:
         if inode.unreadable:
-            raise OSError(errno.EIO, "input/output error")
+            raise self._io_error()
         if inode.cold:
             pages = _pages(position, min(length, len(inode.data)))
             if not inode.cold.isdisjoint(pages):
@@ -241,7 +247,7 @@ class SimulatedFiles:
         if self.disk.fail_writes:
             self.disk.fail_writes -= 1
             self.disk.faults_seen = True
-            raise OSError(errno.EIO, "input/output error")
+            raise self._io_error()
         growth = position + len(data) - len(inode.data)
         written = len(data)
         if growth > 0 and self.disk.space_left is not None:
@@ -298,7 +304,7 @@ class SimulatedFiles:
             self.disk.faults_seen = True
             if fail is not None:
                 fail()
-            raise OSError(errno.EIO, "input/output error")
+            raise self._io_error()
         sync()  # writes during the wait are not covered
         self._wait(self._rng.randrange(self.disk.sync_us_max))
         if dies:

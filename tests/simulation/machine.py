@@ -70,7 +70,8 @@ class Machine:
         process: The running incarnation, or None.
         on_step: Called after each step of the broker's loop.
         on_end: Called when an incarnation ends, with the way: stop, kill, power or failed.
-        failed_process: The number of the last incarnation whose log directory failed, or -1.
+        failed_process: The number of the last incarnation to which the disk has reported an I/O
+            error, also while it loaded its logs, or -1.
         dropped: Paths of the files whose pages the page cache has dropped at that end, because an
             fsync had failed.
     """
@@ -240,7 +241,7 @@ class Machine:
     def _end(self, how: str) -> None:
         process = self.process
         assert process is not None
-        if self.has_failed_directory:
+        if self.has_failed_directory or process.files.had_io_error:
             self.failed_process = process.number
         self.process = None
         self.power_cut_pending = False

@@ -102,6 +102,23 @@ def test_a_broker_that_was_killed_at_any_change_of_files_starts_again() -> None:
         assert changes > 5
 
 
+def test_an_io_error_before_the_broker_serves_is_remembered(world: World) -> None:
+    world.start()
+    world.machine.kill()
+    files = [inode for _, inode in world.machine.disk.walk()]
+    for inode in files:
+        inode.unreadable = True
+    world.machine.start()
+    world.run(5)
+    assert world.ends == ["kill", "failed"]
+    assert world.machine.failed_process == 2
+    for inode in files:
+        inode.unreadable = False
+    world.start()
+    world.machine.kill()
+    assert world.machine.failed_process == 2
+
+
 def test_a_paused_broker_makes_no_step(world: World) -> None:
     world.start()
     world.machine.pause()
