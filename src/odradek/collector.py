@@ -4,6 +4,7 @@ A full collection visits all objects, and the process stops for that time.
 
 * A long request creates a million objects, none of which is garbage before its end. Full
   collections are postponed until then.
+* The imports of a program create objects that stay. No collection runs until they have ended.
 * 10,000 partitions have 340,000 objects, which live for days. `Collector` moves them out of the
   generations that a full collection visits.
 """
@@ -54,6 +55,22 @@ def postponed_full_collections() -> Iterator[None]:
             _postponing -= 1
             if not _postponing:
                 gc.set_threshold(*_usual_thresholds)
+
+
+def disable_for_imports() -> None:
+    """Disable collections while a program imports its modules.
+
+    A process that serves calls this first. Its imports create some 46,000 objects, nearly all of
+    which stay, and the collections of that time take a tenth of the time of the start.
+    """
+    gc.disable()
+
+
+def enable_after_imports() -> None:
+    """Freeze the objects of the imported modules, and enable collections again."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 class Collector:

@@ -203,3 +203,34 @@ def test_an_embedded_broker_freezes_nothing() -> None:
     with Broker() as broker:
         broker.create_topic("t", 2 * PARTITIONS_FROZEN_TOGETHER)
         assert gc.get_freeze_count() == frozen
+
+
+START_OF_SERVE = """
+import gc, os, sys
+from odradek import collector
+from odradek.cli.main import main
+
+def imported():
+    collections = [each["collections"] - before for each, before in zip(gc.get_stats(), at_start)]
+    enable_after_imports()
+    print(collections, "odradek.broker.broker" in sys.modules, gc.isenabled())
+    print(gc.get_freeze_count(), flush=True)
+    os._exit(0)
+
+enable_after_imports, collector.enable_after_imports = collector.enable_after_imports, imported
+at_start = [each["collections"] for each in gc.get_stats()]
+sys.argv = ["odradek", "serve", "--listen", "127.0.0.1:0", "--data", sys.argv[1]]
+main()
+"""
+
+
+def test_serve_collects_no_garbage_while_it_imports_its_modules(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", START_OF_SERVE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    collections, frozen = done.stdout.splitlines()
+    assert collections == "[0, 0, 0] True True"
+    assert int(frozen) > 10_000

@@ -10,6 +10,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from odradek.collector import Collector, enable_after_imports
 from odradek.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -84,7 +85,6 @@ def _make_server(
 ) -> BrokerServer:
     from odradek.broker.broker import BrokerServer
     from odradek.broker.zookeeper_cluster import cluster_on_zookeeper
-    from odradek.collector import Collector
 
     cluster = cluster_on_zookeeper(config, environment)
     return BrokerServer(
@@ -105,6 +105,7 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     server = _make_server(config, environment or real_environment(), stop_limits)
+    enable_after_imports()
     starting = loop.create_task(server.start())
     waiting = loop.create_task(ended.wait())
     # A signal also ends a start that is still running. Recovery of many logs takes longer than the

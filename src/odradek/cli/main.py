@@ -10,6 +10,7 @@ import sys
 
 from odradek.cli.output import CommandError
 from odradek.cli.pipe import flush_output, reader_is_gone
+from odradek.collector import disable_for_imports
 
 INTERRUPTED = 130
 """Exit code of a command that SIGINT ended, as in shells (128 + signal number)."""
@@ -42,6 +43,7 @@ def main() -> None:
 
 def _run() -> None:
     if sys.argv[1:2] == ["serve"]:
+        disable_for_imports()
         from odradek.cli.serve import serve
 
         serve(sys.argv[2:])
