@@ -15,7 +15,8 @@ Below, times are seconds and dates are UTC.
       "src_tree": "8a1f...",           git's object id of src/: the same after a rebase.
       "src_modified": false,           true: src/ had uncommitted changes (--trial): not published.
       "complete": true,                whether every planned unit is recorded.
-      "seed": 1,                       all random choices of the experiment derive from it.
+      "seed": 1,                       all random choices of the experiment derive from it. A new
+                                       record draws it where the experiment needs fresh seeds.
       "scale": 1.0,                    factor on the amount of work. Published records have 1.0.
       "machine": {"processor": "2 x AMD EPYC", ...},    `benchmarks.machine.description`
       "tuning": {"odradek": {"send buffer": "614400 bytes", ...}, "kafka": {...}},

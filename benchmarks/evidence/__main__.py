@@ -133,8 +133,8 @@ def _piece(command: list[str]) -> int:
 
 def _passed_on(options: argparse.Namespace, name: str) -> list[str]:
     jobs = min(options.jobs, EXPERIMENTS[name].jobs_max)
-    found = ["--minutes", str(options.minutes), "--seed", str(options.seed), "--jobs", str(jobs)]
-    found += ["--scale", str(options.scale)]
+    found = ["--minutes", str(options.minutes), "--jobs", str(jobs), "--scale", str(options.scale)]
+    found += ["--seed", str(options.seed)] if options.seed is not None else []
     found += ["--trial"] if options.trial else []
     return [*found, "--out", str(options.out)] if options.out else found
 
@@ -176,7 +176,8 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME",
                         help=f"{', '.join(EXPERIMENTS)}; without it all that are due")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=MINUTES_MAX, help="of this run, at most")
-    parser.add_argument("--seed", type=int, default=1, help="of a new record; the first of several")
+    parser.add_argument("--seed", type=int, help="of a new record; the first of several (default: "
+                        "1, or a random one where an experiment needs fresh seeds)")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=1, metavar="N",
                         help="units at the same time, where no speed is measured")  # fmt: skip
     parser.add_argument("--scale", type=float, default=1.0, help="of the work; needs --out")

@@ -57,6 +57,8 @@ class Experiment(ABC):
         jobs_max: number of units that may run at the same time.
         keeps_earlier: whether the record keeps the units of earlier commits of src/. Such a record
             is published from its first unit on, and its units name their commit.
+        draws_seed: whether a new record draws its seed at random, so that it repeats no random
+            choice of an earlier record.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Experiment(ABC):
     is_timed: bool = False
     jobs_max: int = 1
     keeps_earlier: bool = False
+    draws_seed: bool = False
 
     @abstractmethod
     def settings(self, scale: float) -> Values:

@@ -33,17 +33,22 @@ BUGS = {
 }
 """By the names in `tests.simulation.cluster_mutants`."""
 SEEDS_EACH = 1_000
+SEEDS_A_RECORD = 1_000_000
 FIRST_SEED = 5_000_000
 
 
 class PlantedBugs(CommandExperiment):
-    """Units `NAME/ATTEMPT`: runs of fresh seeds until the planted bug is found."""
+    """Units `NAME/ATTEMPT`: runs of fresh seeds until the planted bug is found.
+
+    A new record draws its seed, so that its attempts repeat no run of an earlier record.
+    """
 
     name = "planted-bugs"
     title = "bugs planted in a simulated cluster, and the runs in which they were found"
     minutes = 60
     unit_s = 60.0
     timeout_s = 6000.0
+    draws_seed = True
 
     def settings(self, scale: float) -> Values:
         return {
@@ -58,7 +63,7 @@ class PlantedBugs(CommandExperiment):
     def command(self, record: Record, key: str) -> list[str]:
         name, attempt = key.split("/")
         number = list(BUGS).index(name) * ATTEMPTS + int(attempt) - 1
-        seed = FIRST_SEED + (record.seed - 1) * SEEDS_EACH * SEEDS_EACH + number * SEEDS_EACH
+        seed = FIRST_SEED + (record.seed - 1) * SEEDS_A_RECORD + number * SEEDS_EACH
         return ["-m", "tests.simulation.mutants", "run", name, "--seed", str(seed),
                 "--runs", str(record.settings["runs_max"]), "--json"]  # fmt: skip
 
@@ -73,9 +78,11 @@ class PlantedBugs(CommandExperiment):
         rows = [[f"`{name}`", what, *_found_cells(record, name)] for name, what in BUGS.items()]
         limit = record.settings["runs_max"]
         text = [
-            f"{record.taken} Each attempt has at most {limit} runs, with seeds of its own.",
+            f"{record.taken} Each attempt has at most {limit} runs, with seeds of its own. They "
+            f"derive from the seed of the record, {record.seed}.",
             "",
             *table(["planted bug", "broken rule", "found in run", "median", "target"], rows),
+            *_violation_lines(record),
             *failed_lines(record),
         ]
         return {self.name: "\n".join(text)}
@@ -101,6 +108,17 @@ def is_met(attempts: list[int | None]) -> bool:
     """Return whether each attempt found the bug, and the median one within `MEDIAN_MAX` runs."""
     found = [runs for runs in attempts if runs is not None]
     return len(found) == len(attempts) > 0 and statistics.median(found) <= MEDIAN_MAX
+
+
+def _violation_lines(record: Record) -> list[str]:
+    """Return a list of the violations: they show that a bug was found by its own effects."""
+    lines = [
+        f"- `{name}`, seed {values['seed'] + values['found_in'] - 1}: {values['violation']}"
+        for name in BUGS
+        for key, values in record.values.items()
+        if key.startswith(f"{name}/") and values["found_in"] is not None
+    ]
+    return ["", "The violations that were reported:", "", *lines] if lines else []
 
 
 def _found_cells(record: Record, name: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import random
 import signal
 import threading
 import time
@@ -31,6 +32,8 @@ MINUTES_MAX = 60.0
 RESERVE_S = 60.0
 TRIAL_SCALE = 0.15
 FAILED_TRY = "/failed try "
+DRAWN_SEEDS = range(1_000, 1_000_000)
+"""Above the seeds that are passed by hand."""
 
 
 class Refused(Exception):
@@ -100,6 +103,11 @@ def begin(
                 f"instead of {getattr(new, name)}. Remove it to begin again."
             )
     return found
+
+
+def seed_of_new_record(experiment: Experiment) -> int:
+    """Return a random seed if the experiment needs fresh ones, otherwise 1."""
+    return random.SystemRandom().choice(DRAWN_SEEDS) if experiment.draws_seed else 1
 
 
 def keep_failures(record: Record) -> None:
@@ -232,12 +240,15 @@ def run(
     *,
     minutes: float = MINUTES_MAX,
     scale: float = 1.0,
-    seed: int = 1,
+    seed: int | None = None,
     trial: bool = False,
     retry: bool = False,
     jobs: int = 1,
 ) -> Record:
     """Run an experiment. Its record is partial if the time was not enough for all units.
+
+    Args:
+        seed: The seed of a new record (default: `seed_of_new_record`).
 
     Raises:
         Refused: `src/` has uncommitted changes or changed since the first part of the record, or
@@ -267,6 +278,7 @@ def run(
         found = earlier_record(*paths, source, keeps_earlier=experiment.keeps_earlier)
         machine = description(steady_memory=steady, peers=experiment.has_peer)
         del machine["date"]  # Each unit has its own.
+        seed = seed_of_new_record(experiment) if seed is None else seed
         record = begin(experiment, source, machine, seed, scale, found)
         if retry:
             keep_failures(record)

@@ -301,6 +301,19 @@ def test_a_partial_record_is_published_when_it_is_complete(
     assert not records.partial("numbers", tmp_path).exists()
 
 
+def test_a_new_record_draws_its_seed_where_it_needs_fresh_seeds(
+    tmp_path: Path, sources: list[Source]
+) -> None:
+    assert run_in(tmp_path / "fixed", Numbers()).seed == 1
+    drawing, drawn = Numbers(), []
+    drawing.draws_seed = True
+    for number in range(3):
+        drawn.append(run_in(tmp_path / str(number), drawing).seed)
+        assert run_in(tmp_path / str(number), drawing).seed == drawn[-1]
+    assert len(set(drawn)) == 3 and set(drawn) <= set(runner.DRAWN_SEEDS)
+    assert run_in(tmp_path / "by hand", drawing, seed=7).seed == 7
+
+
 def test_a_record_of_an_older_source_stays_until_the_new_one_is_complete(
     tmp_path: Path, sources: list[Source]
 ) -> None:

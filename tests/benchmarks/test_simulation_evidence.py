@@ -12,7 +12,7 @@ from benchmarks.evidence import simulations
 from benchmarks.evidence.pages import is_publishable
 from benchmarks.evidence.planted_bugs import BUGS, PlantedBugs, is_met
 from benchmarks.evidence.record import Record, Unit, Values
-from benchmarks.evidence.runner import begin
+from benchmarks.evidence.runner import DRAWN_SEEDS, begin
 from benchmarks.evidence.simulation_import import NoBatchError, add, parse
 from benchmarks.evidence.simulations import LOADS, Simulations, final, hours
 
@@ -189,16 +189,25 @@ def test_the_planted_bugs_are_those_of_the_simulated_cluster() -> None:
 
 
 def test_each_bug_has_five_attempts_with_seeds_of_their_own() -> None:
-    experiment = PlantedBugs()
-    record = begin(experiment, SOURCE, MACHINE, 1, 1.0, None)
-    seeds = []
-    while (key := experiment.next_unit(record)) is not None:
-        command = experiment.command(record, key)
-        seeds.append(int(command[command.index("--seed") + 1]))
-        record.units.append(Unit(key, "", 1.0, 0.0, {"found_in": 3}))
-    assert len(record.units) == 5 * len(BUGS)
+    experiment, seeds = PlantedBugs(), []
+    for number in (1, DRAWN_SEEDS[0], DRAWN_SEEDS[0] + 1, DRAWN_SEEDS[-1]):
+        record = begin(experiment, SOURCE, MACHINE, number, 1.0, None)
+        while (key := experiment.next_unit(record)) is not None:
+            command = experiment.command(record, key)
+            seeds.append(int(command[command.index("--seed") + 1]))
+            record.units.append(Unit(key, "", 1.0, 0.0, attempt(3)))
+        assert len(record.units) == 5 * len(BUGS)
+        assert not experiment.defect(record)
     assert all(b - a >= 200 for a, b in zip(sorted(seeds), sorted(seeds)[1:], strict=False))
-    assert not experiment.defect(record)
+
+
+def test_a_new_record_of_planted_bugs_repeats_no_run_of_an_earlier_one() -> None:
+    assert PlantedBugs.draws_seed
+
+
+def attempt(found_in: int | None) -> Values:
+    what = "1.0 s: log end 7" if found_in else ""
+    return {"seed": 5_000, "found_in": found_in, "violation": what}
 
 
 def test_a_bug_is_found_in_each_attempt_and_early_in_the_median_one() -> None:
@@ -208,20 +217,15 @@ def test_a_bug_is_found_in_each_attempt_and_early_in_the_median_one() -> None:
     assert not is_met([])
     experiment = PlantedBugs()
     record = begin(experiment, SOURCE, MACHINE, 1, 1.0, None)
-    for attempt, runs in enumerate((1, None, 3, 4, 5), start=1):
-        record.units += [
-            Unit(
-                f"{name}/{attempt}",
-                "",
-                1.0,
-                0.0,
-                {"found_in": runs if name == "no-maximal-isr" else 1},
-            )
-            for name in BUGS
-        ]
+    for number, runs in enumerate((1, None, 3, 4, 5), start=1):
+        for name in BUGS:
+            values = attempt(runs if name == "no-maximal-isr" else 1)
+            record.units.append(Unit(f"{name}/{number}", "", 1.0, 0.0, values))
     assert experiment.defect(record) == "not found soon enough: no-maximal-isr"
     text = experiment.snippets(record)["planted-bugs"]
     assert (
         "| 1, **not found**, 3, 4, 5 | 4 | each within 200, median within 40: **missed** |" in text
     )
     assert "| 1, 1, 1, 1, 1 | 1 | each within 200, median within 40: met |" in text
+    assert text.count("\n- `no-maximal-isr`, seed ") == 4
+    assert "\n- `no-maximal-isr`, seed 5004: 1.0 s: log end 7\n" in text
