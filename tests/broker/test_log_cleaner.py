@@ -25,6 +25,7 @@ from odradek.log.cleaner.batch_filter import _seal
 from odradek.log.cleaner.worker import AUTOGROUP, AUTOGROUP_NICE, NICE
 from odradek.log.cleaner.worker_protocol import CleaningFailed
 from odradek.log.file_pool import PooledFile
+from odradek.log.old_segments import SEGMENTS_A_SLICE
 from odradek.log.segments.log_segment import LogSegment
 from odradek.log.truncation import truncate_to
 from odradek.log.unified_log import UnifiedLog
@@ -32,6 +33,7 @@ from odradek.records.batch import parse_header
 from odradek.records.record import Record, build_batch, encode_record
 from odradek.slicing import ELEMENTS_PER_SLICE
 from odradek.testing.state import reset
+from tests.helpers.time_slices import count_slices
 from tests.log.cleaner.running import append_pairs, pairs_of
 
 TP = TopicPartition("t", 0)
@@ -599,6 +601,23 @@ def test_swap_whose_segments_a_truncation_renames_leaves_the_directory_online(
         assert len(pairs_of(log)) == 5
 
     with_server(tmp_path, work)
+
+
+def test_retention_of_a_compacted_log_runs_in_time_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(server: BrokerServer, log: UnifiedLog) -> None:
+        now_ms = server.services.clock.time_ms()
+        for _ in range(3 * SEGMENTS_A_SLICE):
+            append_pairs(log, [(b"k", b"v")], timestamp_ms=now_ms - 2 * HOUR_MS)
+            log.roll(now_ms)
+        ended = count_slices(monkeypatch)
+        await server.log_cleaner.clean()
+        assert log.log_start_offset == log.log_end_offset
+        assert len(ended) == 3
+
+    topic = {"cleanup.policy": "compact,delete", "retention.ms": str(HOUR_MS)}
+    with_server(tmp_path, work, topic)
 
 
 @pytest.mark.parametrize("remove", ["retention", "truncation"])

@@ -41,9 +41,10 @@ from odradek.log.cleaner.worker_protocol import (
     WorkerEnded,
 )
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS
+from odradek.log.old_segments import delete_old_segments
 from odradek.log.residency import NotResident
 from odradek.result_tasks import shielded
-from odradek.slicing import ELEMENTS_PER_SLICE, end_slice
+from odradek.slicing import ELEMENTS_PER_SLICE, end_slice, in_slices
 
 if TYPE_CHECKING:
     from odradek.config.broker import BrokerConfig
@@ -206,9 +207,7 @@ class LogCleaner:
                 continue
             try:
                 await self._in_thread(partial(log.load_for_retention, now_ms))
-                if log.closed or log.is_truncating:
-                    continue
-                log.delete_old_segments(now_ms, wait=False)
+                await in_slices(delete_old_segments(log, now_ms, _may_retain, wait=False))
             except NotResident:
                 logger.debug("retention of %s is postponed to the next pass", log.topic_partition)
             except KafkaError as error:
@@ -480,3 +479,7 @@ def _report_cleaned(chosen: LogToClean, done: CleaningDone) -> None:
             chosen.log.topic_partition,
             stats["keyless"],
         )
+
+
+def _may_retain(log: UnifiedLog) -> bool:
+    return not (log.closed or log.is_truncating or log.log_dir.offline)

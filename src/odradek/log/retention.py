@@ -94,11 +94,13 @@ def before_log_start(log_start_offset: int) -> Rule:
 
 
 def count_deletable(
-    segments: LogSegments, log_end_offset: int, high_watermark: int, rule: Rule
+    segments: LogSegments, log_end_offset: int, high_watermark: int, rule: Rule, limit: int
 ) -> int:
-    """Return how many of the first segments the rule deletes."""
+    """Return how many of the first segments the rule deletes, at most `limit`."""
     count = 0
     for at, segment in enumerate(segments):
+        if count >= limit:
+            break
         is_last = at + 1 == len(segments)
         next_base = log_end_offset if is_last else segments.bases[at + 1]
         if is_last and (segment.size == 0 or rule.keep_active):

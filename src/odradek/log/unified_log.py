@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from odradek.config.log_config import LogConfig
+from odradek.config.log_config import LONG_MAX, LogConfig
 from odradek.environment.files import make_directory
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
@@ -377,8 +377,7 @@ class UnifiedLog:
     ) -> None:
         """Write the index entry of a marker that aborts a transaction.
 
-        The entry is written before its marker. A full disk then refuses the marker, but never
-        leaves a marker without its entry.
+        The entry is written before its marker, so that a full disk leaves no marker without it.
         """
         # This call removes the ended transactions whose markers are below the high watermark.
         # Reads of committed records do that too, but the partition may have no such readers.
@@ -652,8 +651,7 @@ class UnifiedLog:
     def flush(self) -> None:
         """Return when all records appended before the call are on the disk. May run on any thread.
 
-        Concurrent calls share an fsync. A failed fsync takes the directory offline and is not
-        repeated.
+        Concurrent calls share an fsync. A failed one takes the directory offline for good.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, because the fsync failed or the directory is offline.
@@ -707,18 +705,21 @@ class UnifiedLog:
         for segment in old[1:]:
             remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
 
-    def delete_old_segments(self, now_ms: int, *, wait: bool = True) -> int:
-        """Apply retention by time, size and log start. Return the number of deleted segments.
+    def delete_old_segments(self, now_ms: int, *, wait: bool = True, limit: int = LONG_MAX) -> int:
+        """Delete at most `limit` segments by time, size and log start. Return their number.
 
         Raises:
             NotResident: Without `wait`, the disk would have to be read: see `load_for_retention`.
         """
         size_bytes, log_start = (lambda: self.size_bytes), (lambda: self.log_start_offset)
         rules = retention.rules(self.config, now_ms, size_bytes, log_start, wait=wait)
+        count = 0
         try:
-            return sum(self._delete_while(rule, now_ms) for rule in rules)
+            for rule in rules:
+                count += self._delete_while(rule, now_ms, limit - count)
         except OSError as error:
             raise self.log_dir.io_failed(error, f"retention of {self.topic_partition}") from error
+        return count
 
     def load_for_retention(self, now_ms: int) -> None:
         """Read the data that `delete_old_segments` needs without `wait`. May run on any thread."""
@@ -731,10 +732,9 @@ class UnifiedLog:
                 problem = f"retention of {self.topic_partition}"
                 raise self.log_dir.io_failed(error, problem) from error
 
-    def _delete_while(self, rule: retention.Rule, now_ms: int) -> int:
-        count = retention.count_deletable(
-            self.segments, self.log_end_offset, self.high_watermark, rule
-        )
+    def _delete_while(self, rule: retention.Rule, now_ms: int, limit: int) -> int:
+        ends = self.log_end_offset, self.high_watermark
+        count = retention.count_deletable(self.segments, *ends, rule, limit)
         if not count:
             return 0
         self.flusher.sync_next_head(count)

@@ -10,8 +10,10 @@ import pytest
 from odradek.config.log_config import LogConfig
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories import log_manager
-from odradek.log.directories.log_manager import DELETED_SEGMENT_ELEMENTS
+from odradek.log.directories.log_manager import LogManager
+from odradek.log.old_segments import DELETED_SEGMENT_ELEMENTS, SEGMENTS_A_SLICE
 from odradek.log.truncation import LogTruncations
+from odradek.log.unified_log import UnifiedLog
 from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 from tests.log.builders import NOW_MS, TOPIC_ID, append, open_manager
 
@@ -36,6 +38,61 @@ def test_retention_runs_in_time_slices(tmp_path: Path) -> None:
     assert sum(deleted) == count
     assert max(deleted) * DELETED_SEGMENT_ELEMENTS <= ELEMENTS_PER_SLICE
     manager.close()
+
+
+def filled(manager: LogManager, segments: int) -> UnifiedLog:
+    """Return a log with that many segments, all of which have expired."""
+    log = manager.create(TopicPartition("t", 0), TOPIC_ID)
+    for _ in range(segments):
+        append(log, [b"x"], timestamp_ms=1)
+        log.roll(NOW_MS)
+    return log
+
+
+@pytest.mark.parametrize(
+    "config",
+    [LogConfig(retention_ms=1), LogConfig(retention_bytes=0), LogConfig(cleanup_delete=False)],
+    ids=["time", "size", "log start"],
+)
+def test_one_log_with_many_expired_segments_takes_many_time_slices(
+    tmp_path: Path, config: LogConfig
+) -> None:
+    manager = open_manager(tmp_path, config)
+    count = 5 * SEGMENTS_A_SLICE + 1
+    log = filled(manager, count)
+    if not config.cleanup_delete:
+        log.delete_records(log.log_end_offset)
+    before = len(log.segments)
+    left = []
+    for _ in manager.retain(NOW_MS):
+        left.append(len(log.segments))
+    deleted = [a - b for a, b in pairwise([before, *left, len(log.segments)])]
+    assert deleted == [SEGMENTS_A_SLICE] * 5 + [1]
+    assert log.log_start_offset == log.log_end_offset == count
+    manager.close()
+
+
+@pytest.mark.parametrize("change", ["deletion", "truncation", "compaction", "loss"])
+def test_retention_of_a_log_that_changes_between_its_slices_ends(
+    tmp_path: Path, change: str
+) -> None:
+    manager = open_manager(tmp_path, LogConfig(retention_ms=1))
+    log = filled(manager, 2 * SEGMENTS_A_SLICE)
+    work = manager.retain(NOW_MS)
+    next(work)
+    match change:
+        case "deletion":
+            manager.delete(log.topic_partition)
+        case "truncation":
+            log.prepare_truncation(log.log_end_offset - 1)
+        case "compaction":
+            manager.begin_cleaning(log.topic_partition)
+        case "loss":
+            manager.unassign([log.topic_partition])
+    assert run_to_completion(work) == SEGMENTS_A_SLICE
+    assert log.log_start_offset == SEGMENTS_A_SLICE
+    assert not manager.log_dirs[0].offline
+    manager.close(clean=False)
 
 
 def test_retention_skips_logs_that_change_between_its_slices(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile,
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, FilePool
 from odradek.log.log_dir import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, LogDir
 from odradek.log.log_loader import LoadOptions, LogLoader
+from odradek.log.old_segments import DELETED_SEGMENT_ELEMENTS, delete_old_segments
 from odradek.log.residency import NotResident
 from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
@@ -60,8 +61,6 @@ HIGH_WATERMARK_INTERVAL_MS = 5_000
 NEW_ENTRIES_INTERVAL_MS = 1_000
 """Interval between writes of the recovery points of new logs while `maintain` flushes others."""
 PRODUCER_EXPIRATION_MS = 86_400_000
-DELETED_SEGMENT_ELEMENTS = 50
-"""Cost of a deleted segment in elements of a time slice: it is some 0.5 ms, and more on a disk."""
 PRODUCERS_EXPIRED_AN_ELEMENT = 50
 """Number of producers whose age is compared at the cost of one element."""
 _logger = logging.getLogger(__name__)
@@ -617,8 +616,7 @@ class LogManager:
     def retain(self, now_ms: int, *, wait: bool = True) -> Generator[None, None, int]:
         """Apply retention and expire producers in assigned logs, in time slices.
 
-        Runs on the owner's thread. Between slices a log may be deleted, and a truncation or a
-        compaction may begin.
+        Runs on the owner's thread. Logs may be deleted, truncated or compacted between slices.
 
         Args:
             now_ms: The time of the pass.
@@ -636,10 +634,8 @@ class LogManager:
                 continue
             cost += 1 + len(log.producers.producers) // PRODUCERS_EXPIRED_AN_ELEMENT
             log.producers.expire(now_ms, self._producer_expiration_ms)
-            if log.log_dir.offline or log.is_truncating or log.topic_partition in self.cleaning:
-                continue
             try:
-                deleted = log.delete_old_segments(now_ms, wait=wait)
+                deleted = yield from delete_old_segments(log, now_ms, self._may_retain, wait=wait)
             except NotResident:
                 _logger.debug("retention of %s is postponed", log.topic_partition)
             except KafkaError as error:
@@ -652,6 +648,11 @@ class LogManager:
                 count += deleted
                 cost += deleted * DELETED_SEGMENT_ELEMENTS
         return count
+
+    def _may_retain(self, log: UnifiedLog) -> bool:
+        if log.closed or log.log_dir.offline or log.is_truncating:
+            return False
+        return log.topic_partition in self._assigned and log.topic_partition not in self.cleaning
 
     def maintain(self, now_ms: int) -> None:
         """Do the work that waits for the disk. Called about every second.
