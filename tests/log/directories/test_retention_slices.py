@@ -117,6 +117,25 @@ def test_retention_skips_logs_that_change_between_its_slices(tmp_path: Path) -> 
     manager.close(clean=False)
 
 
+def test_assignments_are_looked_up_in_time_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = open_manager(tmp_path, LogConfig())
+    for each in range(5 * ELEMENTS_PER_SLICE):
+        manager.create(TopicPartition("t", each), TOPIC_ID)
+    found: list[object] = []
+
+    class Assigned(set[TopicPartition]):
+        def __contains__(self, key: object) -> bool:
+            found.append(key)
+            return super().__contains__(key)
+
+    monkeypatch.setattr(manager, "_assigned", Assigned(manager._assigned))
+    next(manager.retain(NOW_MS))
+    assert ELEMENTS_PER_SLICE <= len(set(found)) <= ELEMENTS_PER_SLICE + 1
+    manager.close()
+
+
 def test_topic_that_is_created_while_a_thread_reads_for_retention_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +151,7 @@ def test_topic_that_is_created_while_a_thread_reads_for_retention_is_no_error(
 
     monkeypatch.setattr(manager, "_assigned", Assigned())
     log = manager.create(TopicPartition("t", 0), TOPIC_ID)
-    assert manager.assigned_logs() == [log]
+    assert list(manager.assigned_logs()) == [log]
     manager.close()
 
 

@@ -18,7 +18,7 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 from odradek.config.log_config import LogConfig
@@ -417,10 +417,11 @@ class LogManager:
         """Undo `assign`, because the metadata has lost these partitions."""
         self._assigned.difference_update(topic_partitions)
 
-    def assigned_logs(self) -> list[UnifiedLog]:
-        """Return a snapshot of the logs of assigned partitions. May be called on any thread."""
-        logs, assigned = list(self._logs.values()), self._assigned
-        return [log for log in logs if log.topic_partition in assigned]
+    def assigned_logs(self) -> Iterator[UnifiedLog]:
+        """Yield the logs of assigned partitions, looked up one by one. Runs on any thread."""
+        for log in list(self._logs.values()):
+            if log.topic_partition in self._assigned:
+                yield log
 
     def conflicting_logs(self) -> dict[TopicPartition, list[UnifiedLog]]:
         """Return the logs in several directories, of topics with one name.
