@@ -18,6 +18,7 @@ from odradek.replication.fetch_session_handler import PARTITIONS_A_REQUEST_MAX
 from odradek.replication.leader_offsets import LOOKUPS_A_REQUEST_MAX
 from odradek.replication.replica_fetcher import (
     FLUSH_COST,
+    NEW_LOG_COST,
     RETRY_MS,
     SLICE_COST_MAX,
     TRUNCATION_COST,
@@ -152,6 +153,26 @@ def test_many_partitions_of_a_response_are_visited_in_slices(
         it.in_sync.answer(*(nothing(number, high_watermark=0) for number in range(250)))
         await until(lambda: bool(it.in_sync.asked))
         assert len(slices) == 1
+
+    run_follower(tmp_path, test)
+
+
+def test_first_appends_to_many_logs_are_divided_into_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 5 * SLICE_COST_MAX // NEW_LOG_COST
+    slices = count_slices(monkeypatch)
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(count)]
+        it.follow_in_sync(*partitions)
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        for offset, slices_of_response in ((0, 4), (1, 0)):
+            slices.clear()
+            it.in_sync.answer(*(records(each, batches(offset, 1)) for each in range(count)))
+            await until(lambda: bool(it.in_sync.asked))
+            assert {each.log.log_end_offset for each in partitions} == {offset + 1}
+            assert len(slices) == slices_of_response
 
     run_follower(tmp_path, test)
 

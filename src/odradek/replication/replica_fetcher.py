@@ -88,6 +88,8 @@ RUN_BYTES_MAX = 1_048_576
 SLICE_COST_MAX = 3_000
 """Maximum cost of a time slice. One unit is about a microsecond."""
 PARTITION_COST = 15
+NEW_LOG_COST = 750
+"""Cost of the first append to a log, which creates the directory and three files."""
 BATCH_COST = 2
 FLUSH_COST = 25
 TRUNCATION_COST = 50
@@ -459,6 +461,8 @@ class ReplicaFetcher:
                         self._without_records(sent, data, follow_up)
                     else:
                         assert isinstance(records, memoryview)
+                        if not replica.log.on_disk:
+                            cost += NEW_LOG_COST
                         info = self._append(session, replica, records, now_ms, data, follow_up)
                         if info is not None:
                             cost += info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
