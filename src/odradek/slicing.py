@@ -1,8 +1,10 @@
 """Cooperative slicing: long work on the event loop in time slices, between which other work runs.
 
 One request may have 200,000 elements, each of which costs some microseconds. Work on such a list
-ends its time slice after every `ELEMENTS_PER_SLICE` elements. It counts elements rather than time,
-so a test can repeat the events between two slices.
+ends its time slice after every `ELEMENTS_PER_SLICE` elements, so a test can repeat the events
+between two slices. An element may take much longer than others, for example the first append to a
+log. Work on such elements also ends its slice when a clock says that `SLICE_MS` have passed. The
+clock of a simulated process does not move during a callback.
 
 Long work is a generator. It yields None at the end of each slice, or a future to wait for. Between
 two slices any other request may change any state, so the work looks up the state for each element.
@@ -31,6 +33,13 @@ ELEMENTS_PER_SLICE = 200
 
 ELEMENTS_UNSLICED_MAX = 1_000
 """Largest number of elements of a request that is decoded, executed and encoded unsliced."""
+
+SLICE_MS = 2.0
+"""Milliseconds after which a time slice ends although few elements were processed.
+
+A connection starts no request after them, but the last one may take a slice of its own. All of them
+take less than 5 ms then.
+"""
 
 R = TypeVar("R")
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from odradek.environment.clock import Clock, ManualClock
 from odradek.environment.timers import LoopTimers
 from odradek.net.budget import MemoryBudget, QueuedResponses, ReceivedAhead, UnsentResponses
 from odradek.net.connection import Connection, Shared
@@ -105,6 +106,7 @@ class MockTransport(asyncio.Transport):
 def open_connection(
     dispatch: Callable[..., Any],
     *,
+    clock: Clock | None = None,
     limits: NetLimits | None = None,
     budget: MemoryBudget | None = None,
     queued: QueuedResponses | None = None,
@@ -118,6 +120,7 @@ def open_connection(
     limits = limits or NetLimits()
     shared = Shared(
         loop=asyncio.get_running_loop(),
+        clock=clock or ManualClock(),
         timers=LoopTimers(),
         dispatch=dispatch,
         limits=limits,

@@ -1,8 +1,8 @@
 """One client's connection: frames in, execution in order, responses out in the same order.
 
 Every request takes this path, from the received bytes to the bytes handed to the socket, so the
-path makes few function calls. `buffer_updated` takes all complete frames of a read in one loop, and
-responses that are ready together are sent in one write.
+path makes few function calls. `buffer_updated` takes the complete frames of a read in one loop,
+until its time slice ends. Responses that are ready together are sent in one write.
 
 `dispatch(connection, frame)` returns a `Result` of the chunks of the response, without its size.
 
@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from odradek.environment.clock import Clock
 from odradek.environment.network import StreamSocket, plain_address
 from odradek.environment.timers import Timers
 from odradek.net.budget import MemoryBudget, QueuedResponses, ReceivedAhead, UnsentResponses
@@ -55,6 +56,7 @@ from odradek.net.session import (
 )
 from odradek.protocol.framing import FRAME_SIZE_BYTES, pack_size, unpack_size
 from odradek.results import Abandoned, Result
+from odradek.slicing import SLICE_MS
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +101,7 @@ class Shared:
     """The objects that all connections of a server share. Owned by the server's loop."""
 
     loop: asyncio.AbstractEventLoop
+    clock: Clock
     timers: Timers
     dispatch: Dispatch
     limits: NetLimits
@@ -238,7 +241,9 @@ class Connection(asyncio.BufferedProtocol):
         )
         shared.connections[self] = None
 
-    def buffer_updated(self, nbytes: int) -> None:  # noqa: C901 - calls are what this path costs
+    def buffer_updated(  # noqa: C901, PLR0915 - calls are what this path costs
+        self, nbytes: int
+    ) -> None:
         """Execute the frames that are complete with the `nbytes` bytes just received."""
         receive = self._receive
         view = receive.view
@@ -248,6 +253,7 @@ class Connection(asyncio.BufferedProtocol):
         queue = self._queue
         out: Chunks = []
         out_bytes = 0
+        ends_ms = 0.0
         try:
             for _ in _SLICE_REQUESTS:
                 if self._hold or end - pos < 4:
@@ -260,6 +266,12 @@ class Connection(asyncio.BufferedProtocol):
                 next_pos = pos + 4 + size
                 if next_pos > end:
                     break
+                if ends_ms:
+                    if self._shared.clock.monotonic_ms() > ends_ms:
+                        self._hold |= _SLICE_ENDED
+                        break
+                elif next_pos < end:  # a lone request does not need the time
+                    ends_ms = self._shared.clock.monotonic_ms() + SLICE_MS
                 reply = self._dispatch(self, view[pos + 4 : next_pos])
                 pos = next_pos
                 if reply.__class__ in _COMPLETE and not queue:

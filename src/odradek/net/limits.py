@@ -79,7 +79,10 @@ FLUSH_BYTES = 65_536
 """Approximate upper bound of one write of responses that are ready together."""
 
 SLICE_REQUESTS_MAX = 256
-"""Requests of one connection that start in one time slice, before other connections continue."""
+"""Requests of one connection that start in one time slice, before other connections continue.
+
+Fewer start if they take longer than `odradek.slicing.SLICE_MS`.
+"""
 
 PUMP_BYTES_MAX = 4 * 1_048_576
 """Bytes of one connection that are sent in one time slice, before other connections continue."""

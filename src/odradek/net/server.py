@@ -122,6 +122,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._shared = Shared(
             loop=self._loop,
+            clock=self._clock,
             timers=self._timers,
             dispatch=self._dispatch,
             limits=self.limits,
