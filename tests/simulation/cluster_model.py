@@ -340,7 +340,9 @@ class ClusterModel:
         if last == position:
             return
         self._positions[machine.host] = position
-        if last is not None and last[0] == position[0] and position < last:
+        is_running_on = last is not None and last[0] == position[0]
+        # Each of the two by itself: a newer epoch does not excuse an older offset.
+        if is_running_on and (position[1] < last[1] or position[2] < last[2]):
             self._report(f"{machine.host}: metadata went back from {last[1:]} to {position[1:]}")
         key = (0, image.offset)
         found = self._images.get(key)

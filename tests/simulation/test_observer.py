@@ -405,11 +405,20 @@ def test_other_images_of_one_offset_are_found(world: World) -> None:
     assert "have other images of offset 9999" in world.first_violation
 
 
-def test_metadata_that_goes_back_is_found(world: World) -> None:
+@pytest.mark.parametrize(("epoch", "offset"), [(0, -1), (-1, 0), (1, -1), (-1, 1)])
+def test_metadata_that_goes_back_is_found(world: World, epoch: int, offset: int) -> None:
+    """A newer controller epoch does not excuse an older metadata offset."""
     machine = world.simulation.machines[0]
     assert machine.process is not None
     image = machine.process.broker.services.image()
-    world.simulation.cluster.image_of(machine, replace(image, offset=image.offset - 1))
+    world.simulation.cluster.image_of(
+        machine,
+        replace(
+            image,
+            controller_epoch=image.controller_epoch + epoch,
+            offset=image.offset + offset,
+        ),
+    )
     assert "metadata went back" in world.first_violation
 
 
