@@ -36,8 +36,8 @@ transaction that had not requested the commit, it cannot have committed. Otherwi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 OK, FAIL, INFO = "ok", "fail", "info"
@@ -172,6 +172,29 @@ def _op(events: list[dict[str, Any]]) -> Op:
         client=merged.get("client", ""),
         protocol=merged.get("protocol", 1),
         error=merged.get("error", "") or ("" if end else "the process died"),
+    )
+
+
+def without_keys(history: History, keys: Container[int]) -> History:
+    """Return the history in which no operation sends to or reads from `keys`."""
+    return replace(
+        history,
+        ops=[_op_without(op, keys) for op in history.ops],
+        stuck=[event for event in history.stuck if event["key"] not in keys],
+        replicas=[event for event in history.replicas if event["key"] not in keys],
+    )
+
+
+def _op_without(op: Op, keys: Container[int]) -> Op:
+    return replace(
+        op,
+        sends=[send for send in op.sends if send.key not in keys],
+        reads=[read for read in op.reads if read.key not in keys],
+        moved={key for key in op.moved if key not in keys},
+        sought={key: offset for key, offset in op.sought.items() if key not in keys},
+        requeried={key for key in op.requeried if key not in keys},
+        retried={key for key in op.retried if key not in keys},
+        positions={key: offset for key, offset in op.positions.items() if key not in keys},
     )
 
 
