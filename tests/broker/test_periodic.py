@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from odradek.broker.periodic import PeriodicTasks
+from odradek.broker.periodic import NEW_LOGS_INTERVAL_MS, PeriodicTasks
 from odradek.config.broker import BrokerConfig
+from odradek.config.log_config import LogConfig
 from odradek.environment.timers import LoopTimers
+from odradek.ids import TopicPartition
+from tests.helpers.faulty_files import FaultyFiles
+from tests.log.builders import NOW_MS, TOPIC_ID, append, open_manager
 
 KAFKAS = {
     "delete_old_segments": 300_000,
@@ -49,7 +55,7 @@ def test_each_task_is_repeated_at_its_interval(
 ) -> None:
     timers = OneRound()
     begun: dict[str, int] = {}
-    for name in (*KAFKAS, "maintain", "warn_of_late_transactions"):
+    for name in (*KAFKAS, "maintain", "sync_new_logs", "warn_of_late_transactions"):
 
         async def work(_: PeriodicTasks, name: str = name) -> None:
             begun[name] = timers.asked_ms[asyncio.current_task()]
@@ -58,7 +64,10 @@ def test_each_task_is_repeated_at_its_interval(
 
     async def run() -> None:
         services: Any = SimpleNamespace(
-            config=BrokerConfig.from_properties(config), timers=timers, cluster=None
+            config=BrokerConfig.from_properties(config),
+            timers=timers,
+            cluster=None,
+            log_manager=SimpleNamespace(log_dirs=[]),
         )
         tasks = PeriodicTasks(services)
         tasks.start()
@@ -67,7 +76,58 @@ def test_each_task_is_repeated_at_its_interval(
 
     asyncio.run(run())
     assert {each: begun[each] for each in expected} == expected
-    assert set(begun) - set(expected) == {"maintain", "warn_of_late_transactions"}
+    assert set(begun) - set(expected) == {"maintain", "sync_new_logs", "warn_of_late_transactions"}
+
+
+class NewLogTimers:
+    """Timers that end the pauses between two syncs of new logs, and no other wait."""
+
+    def __init__(self) -> None:
+        self.pauses = 0
+        self.paused = asyncio.Event()
+
+    async def sleep(self, delay_s: float) -> None:
+        if round(delay_s * 1000) != NEW_LOGS_INTERVAL_MS:
+            await asyncio.Event().wait()
+        self.pauses += 1
+        self.paused.set()
+
+
+def test_logs_are_synced_when_they_are_created_so_that_a_roll_makes_no_fsync(
+    tmp_path: Path,
+) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, LogConfig(), files)
+
+    async def run() -> None:
+        timers = NewLogTimers()
+        with ThreadPoolExecutor(1) as executor:
+            services: Any = SimpleNamespace(
+                config=BrokerConfig.from_properties({}),
+                timers=timers,
+                cluster=None,
+                log_manager=manager,
+                executor=executor,
+            )
+            tasks = PeriodicTasks(services)
+            tasks.start()
+            await timers.paused.wait()
+            for number in range(3):
+                timers.paused.clear()
+                log = manager.create(TopicPartition("t", number), TOPIC_ID)
+                append(log, [b"1"])
+                await timers.paused.wait()
+                files.fail_fsync = OSError("an fsync on the event loop")
+                log.roll(NOW_MS)
+                append(log, [b"2"])
+                assert files.fail_fsync is not None
+                files.fail_fsync = None
+            assert timers.pauses == 4, "no pass without a new log"
+            await tasks.stop()
+            append(manager.create(TopicPartition("t", 3), TOPIC_ID), [b"1"])
+
+    asyncio.run(run())
+    manager.close()
 
 
 def test_a_failed_task_is_repeated() -> None:

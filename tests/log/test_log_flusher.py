@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import shutil
 from pathlib import Path
@@ -321,11 +322,11 @@ def test_a_flush_covers_the_name_of_the_directory_of_the_log(tmp_path: Path) -> 
     manager.close()
 
 
-@pytest.mark.parametrize("is_maintained", [True, False])
+@pytest.mark.parametrize("work", ["maintain", "sync_new_logs", "none"])
 def test_names_of_a_new_log_are_synced_once_before_its_first_roll(
-    tmp_path: Path, is_maintained: bool
+    tmp_path: Path, work: str
 ) -> None:
-    """`maintain` does it on a thread, so that a roll rarely has to."""
+    """A thread does it, so that a roll rarely has to."""
     synced: list[str] = []
 
     class Files(FaultyFiles):
@@ -336,15 +337,17 @@ def test_names_of_a_new_log_are_synced_once_before_its_first_roll(
     manager = open_manager(tmp_path, LogConfig(), Files())
     log = open_log(manager)
     append(log, [b"1"])
-    if is_maintained:
+    if work == "maintain":
         manager.maintain(NOW_MS)
+    elif work == "sync_new_logs":
+        manager.sync_new_logs()
     counts = []
     for _ in range(3):
         synced.clear()
         log.roll(NOW_MS)
         append(log, [b"2"])
         counts.append(synced.count(log.directory))
-    assert counts == [0 if is_maintained else 1, 0, 0]
+    assert counts == [1 if work == "none" else 0, 0, 0]
     log.delete_records(3)
     manager.maintain(NOW_MS)
     retain(manager, NOW_MS)
@@ -352,6 +355,57 @@ def test_names_of_a_new_log_are_synced_once_before_its_first_roll(
     synced.clear()
     log.roll(NOW_MS)
     assert synced.count(log.directory) == 0, "the maintenance has synced the new head"
+    manager.close()
+
+
+def test_first_roll_of_a_new_log_makes_no_fsync_after_the_sync_of_new_logs(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = open_manager(tmp_path, LogConfig(), files)
+    log = open_log(manager)
+    append(log, [b"1"])
+    manager.sync_new_logs()
+    files.fail_fsync = OSError("an fsync on the owner's thread")
+    log.roll(NOW_MS)
+    append(log, [b"2"])
+    assert files.fail_fsync is not None
+    files.fail_fsync = None
+    manager.close()
+
+
+def test_sync_of_new_logs_before_the_first_file_exists_does_not_count(tmp_path: Path) -> None:
+    """A directory that was synced before the file was created does not have the file's name."""
+    synced: list[str] = []
+
+    class Files(FaultyFiles):
+        def fsync_dir(self, path: str) -> None:
+            super().fsync_dir(path)
+            synced.append(path)
+
+        def open(self, path: str, flags: int) -> int:
+            if path.endswith("0.log") and flags & os.O_CREAT:
+                manager.sync_new_logs()
+            return super().open(path, flags)
+
+    manager = open_manager(tmp_path, LogConfig(), Files())
+    logs = [manager.create(TopicPartition("new", number), TOPIC_ID) for number in range(2)]
+    for log in logs:
+        append(log, [b"1"])
+    assert synced.count(logs[0].directory) == 1, "when the second log was created"
+    assert synced.count(logs[1].directory) == 0
+    logs[1].roll(NOW_MS)
+    assert synced.count(logs[1].directory) == 1
+    manager.sync_new_logs()
+    manager.close()
+
+
+def test_sync_of_new_logs_skips_a_deleted_log(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, LogConfig(), FaultyFiles())
+    logs = [manager.create(TopicPartition("new", number), TOPIC_ID) for number in range(2)]
+    for log in logs:
+        append(log, [b"1"])
+    manager.delete(logs[0].topic_partition)
+    manager.sync_new_logs()
+    assert not logs[1].log_dir.offline
     manager.close()
 
 

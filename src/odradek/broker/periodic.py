@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.broker.transactions.late_transactions import LateTransactionWatch
@@ -23,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 # Interval between checks for file work that is due: flush.ms, checkpoints and removals of files.
 MAINTENANCE_INTERVAL_MS = 1_000
+# Minimum interval between two syncs of new logs. A sync makes an fsync for each new log, and writes
+# the recovery points of all logs.
+NEW_LOGS_INTERVAL_MS = 100
 # Interval between checks for late transactions, which are open for minutes too long by then.
 LATE_TRANSACTIONS_INTERVAL_MS = 10_000
 
@@ -34,12 +38,17 @@ class PeriodicTasks:
         self._services = services
         self._tasks: list[asyncio.Task[None]] = []
         self._late_transactions = LateTransactionWatch()
+        self._has_new_logs = asyncio.Event()
 
     def start(self) -> None:
         """Start all tasks. Each waits for one interval before it runs for the first time."""
         config = self._services.config
         self._every(config.get_int("log.retention.check.interval.ms"), self.delete_old_segments)
         self._every(MAINTENANCE_INTERVAL_MS, self.maintain)
+        self._every(NEW_LOGS_INTERVAL_MS, self.sync_new_logs)
+        wake = partial(asyncio.get_running_loop().call_soon_threadsafe, self._has_new_logs.set)
+        for log_dir in self._services.log_manager.log_dirs:
+            log_dir.on_new_log(wake)
         self._every(config.get_int("offsets.retention.check.interval.ms"), self.expire_offsets)
 
         self._every(
@@ -72,6 +81,8 @@ class PeriodicTasks:
 
     async def stop(self) -> None:
         """Cancel the tasks. Work in the executor is not cancelled."""
+        for log_dir in self._services.log_manager.log_dirs:
+            log_dir.on_new_log(None)
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -120,6 +131,15 @@ class PeriodicTasks:
         finding = services.replica_manager.finding_late_transactions(now_ms, max_timeout_ms)
         late = await in_slices(finding)
         self._late_transactions.warn(late, now_ms)
+
+    async def sync_new_logs(self) -> None:
+        """Wait until logs were created, and sync them in the executor before they roll."""
+        await self._has_new_logs.wait()
+        self._has_new_logs.clear()
+        services = self._services
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(services.executor, services.log_manager.sync_new_logs)
+        await shielded(work, "the sync of new logs")
 
     async def maintain(self) -> None:
         """Flush logs by age, write checkpoints and remove deleted files, in the executor."""

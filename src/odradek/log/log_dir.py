@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from odradek.environment.clock import Clock
@@ -24,6 +25,12 @@ from odradek.log.segments.log_segment import IndexCache
 DELETE_DIRECTORY_SUFFIX = "-delete"
 STRAY_DIRECTORY_SUFFIX = "-stray"
 _logger = logging.getLogger(__name__)
+
+
+class NewLog(Protocol):
+    """The flusher of a log whose directory was created."""
+
+    def sync_first_names(self) -> bool: ...
 
 
 class LogDir:
@@ -56,6 +63,8 @@ class LogDir:
         self._checkpoints_covered = 0
         self.has_new_logs = False
         """Logs may have no entry in the checkpoint of recovery points."""
+        self._new_logs: list[NewLog] = []
+        self._on_new_log: Callable[[], object] | None = None
         self._may_have_lost_pages = False
         self._on_failure = on_failure
         self._on_lost_pages: list[Callable[[LogDir], None]] = []
@@ -187,15 +196,38 @@ class LogDir:
         with self._lock:
             return self._truncations.setdefault(topic_partition, threading.Condition())
 
-    def directory_created(self) -> None:
+    def on_new_log(self, callback: Callable[[], object] | None) -> None:
+        """Call `callback`, on any thread, when a partition directory was created."""
+        self._on_new_log = callback
+
+    def directory_created(self, log: NewLog) -> None:
         """Note a new partition directory. The first flush of its log syncs its name.
 
-        Its checkpoint entry is written when `LogManager.maintain` runs next. May be called from any
-        thread.
+        Its checkpoint entry is written, and the names of its files are synced, when
+        `LogManager.sync_new_logs` runs next. May be called from any thread.
         """
         with self._lock:
             self._directories_created += 1
+            self._new_logs.append(log)
         self.has_new_logs = True
+        if self._on_new_log is not None:
+            self._on_new_log()
+
+    def sync_new_names(self) -> None:
+        """Sync the names of the files of new logs. Waits for the disk.
+
+        A log whose first append has not ended stays in the list. A failure takes the directory
+        offline, or the first roll of each remaining log syncs its name.
+        """
+        with self._lock:
+            logs, self._new_logs = self._new_logs, []
+        try:
+            unfinished = [log for log in logs if not log.sync_first_names()]
+        except KafkaError as error:
+            _logger.warning("%s. The names of new files are synced later", error)
+        else:
+            with self._lock:
+                self._new_logs += unfinished
 
     def clear_new_logs(self) -> None:
         """Clear `has_new_logs`. The write in progress does not cover later directories."""

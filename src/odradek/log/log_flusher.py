@@ -121,8 +121,8 @@ class LogFlusher:
 
         Otherwise a power cut could keep the name of the second segment without the name of the
         first. The log would then start at the second segment. A replica with such a log start could
-        be elected, and the other replicas would take it over. `flush_if_due` does this on a thread,
-        so that the owner rarely has to. `LogManager.maintain` also writes the entry early.
+        be elected, and the other replicas would take it over. `LogManager.sync_new_logs` does both
+        on a thread when the log has its first records, so that the owner rarely has to.
 
         Raises:
             OSError: The directory could not be synced, or the checkpoint not be written.
@@ -217,6 +217,27 @@ class LogFlusher:
             self.flush_to(active_base)
         self._sync_names_early()
         return self.checkpoint_offset > before
+
+    def sync_first_names(self) -> bool:
+        """Sync the name of a new log's first segment, so that `sync_head` need not. For threads.
+
+        Returns:
+            False if the first append has not ended: the file may not exist yet.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR. The directory could not be synced.
+        """
+        log = self._log()
+        if log is None or self._closed or self._log_dir.offline:
+            return True
+        if log.log_end_offset == self._segments.active.base_offset:
+            return False
+        try:
+            self._sync_segment_names()
+        except OSError as error:
+            if not self._closed:
+                raise self._log_dir.io_failed(error, f"syncing {self._directory}") from error
+        return True
 
     def _sync_names_early(self) -> None:
         try:

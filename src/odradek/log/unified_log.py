@@ -408,7 +408,7 @@ class UnifiedLog:
         make_directory(self.log_dir.files, self.directory)
         self._write_topic_id(self.topic_id)
         self.on_disk = True
-        self.log_dir.directory_created()
+        self.log_dir.directory_created(self.flusher)
 
     def write_leader_epochs(self) -> None:
         """Write the epochs that the loader found in batches and not in the file.

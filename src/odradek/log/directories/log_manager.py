@@ -661,18 +661,15 @@ class LogManager:
         Flush rolled segments, and logs for which `flush.ms` is due. Write the recovery points when
         a flush moved them, or when their interval is over, and the high watermarks when theirs is
         over. Remove files whose delay is over. A directory that fails goes offline, and the others
-        are still served.
-
-        The entries of new logs are written first, and then again every `NEW_ENTRIES_INTERVAL_MS`.
-        Otherwise the first roll of a log writes them on the owner's thread.
+        are still served. New logs are synced first, and then every `NEW_ENTRIES_INTERVAL_MS`.
         """
         self.pool.grow()
         moved = any(d.checkpoint_due for d in self.log_dirs if not d.offline)
-        self._write_checkpoints(self._write_new_entries)
+        self.sync_new_logs()
         written_ms = self.clock.monotonic_ms()
         for log in self.all_logs():
             if self.clock.monotonic_ms() - written_ms >= NEW_ENTRIES_INTERVAL_MS:
-                self._write_checkpoints(self._write_new_entries)
+                self.sync_new_logs()
                 written_ms = self.clock.monotonic_ms()
             try:
                 moved |= log.flusher.flush_if_due(now_ms, log.config.flush_ms)
@@ -698,6 +695,10 @@ class LogManager:
                     problem = log_dir.io_failed(error, "removing deleted files")
                     if not log_dir.offline:
                         _logger.warning("%s. The removal is tried again", problem)
+
+    def sync_new_logs(self) -> None:
+        """Write the entries of new logs and sync their names, before the first roll has to."""
+        self._write_checkpoints(self._sync_new_logs)
 
     def checkpoint(self) -> None:
         """Write recovery points, log starts and high watermarks of every online directory.
@@ -731,11 +732,12 @@ class LogManager:
         name = checkpoints.HIGH_WATERMARK_FILE
         self._checkpoints[log_dir][name].write(self._collectors(log_dir)[name])
 
-    def _write_new_entries(self, log_dir: LogDir) -> None:
+    def _sync_new_logs(self, log_dir: LogDir) -> None:
         if log_dir.has_new_logs:
             log_dir.clear_new_logs()
             name = checkpoints.RECOVERY_POINT_FILE
             self._checkpoints[log_dir][name].write(self._collectors(log_dir)[name])
+        log_dir.sync_new_names()
 
     def _checkpoint_directory(self, log_dir: LogDir) -> None:
         request = log_dir.request_checkpoint()
