@@ -5,7 +5,6 @@ The tests disable the garbage collector. An object that is in a reference cycle 
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import subprocess
 import sys
@@ -18,11 +17,10 @@ import pytest
 
 from odradek.broker.broker import BrokerServer
 from odradek.broker.main import _make_server
-from odradek.collector import PARTITIONS_FROZEN_TOGETHER, Collector
+from odradek.collector import Collector
 from odradek.config.broker import BrokerConfig
 from odradek.environment.environment import Environment
 from odradek.log.unified_log import UnifiedLog
-from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
@@ -119,80 +117,6 @@ def test_a_deleted_topic_of_a_cluster_is_freed_without_the_collector(
     run_with_cluster(tmp_path, test, count=2, config={"log.segment.delete.delay.ms": "0"})
 
 
-class CountedCollector(Collector):
-    """A collector that freezes nothing and records when it would."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.frozen: list[int] = []
-
-    def freeze_loaded(self) -> None:
-        self.frozen.append(0)
-
-    def freeze(self, partitions: int) -> None:
-        self.frozen.append(partitions)
-        self._frozen = partitions
-
-
-def test_a_broker_freezes_its_logs_and_each_group_of_new_partitions(tmp_path: Path) -> None:
-    async def run() -> None:
-        collector = CountedCollector()
-        properties = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
-        config = BrokerConfig.from_properties(properties)
-        server = BrokerServer(config, store=MemoryStore(), collector=collector)
-        await server.start()
-        try:
-            assert collector.frozen == [0]
-            for number in range(5):
-                await server.create_topic(f"t{number}", PARTITIONS_FROZEN_TOGETHER // 2, {})
-            assert collector.frozen == [
-                0,
-                PARTITIONS_FROZEN_TOGETHER,
-                2 * PARTITIONS_FROZEN_TOGETHER,
-            ]
-        finally:
-            await server.stop()
-
-    asyncio.run(run())
-
-
-def test_partitions_that_replace_deleted_ones_are_not_frozen_again() -> None:
-    collector, count = CountedCollector(), PARTITIONS_FROZEN_TOGETHER
-    collector.freeze(10 * count)
-    assert not collector.is_due(11 * count - 1)
-    assert collector.is_due(11 * count)
-    assert not collector.is_due(5 * count)
-    assert not collector.is_due(6 * count - 1)
-    assert collector.is_due(6 * count)
-
-
-FREEZE = """
-import gc
-from odradek.collector import Collector
-
-class Cycle:
-    freed = 0
-    def __init__(self): self.cycle = self
-    def __del__(self): Cycle.freed += 1
-
-gc.disable()
-garbage, alive = Cycle(), Cycle()
-del garbage
-Collector().freeze(7)
-assert Cycle.freed == 1, "the garbage is freed first"
-frozen = gc.get_freeze_count()
-assert frozen > 1_000, frozen
-del alive
-gc.collect()
-assert Cycle.freed == 1, "a frozen object is not visited"
-"""
-
-
-def test_the_collector_frees_garbage_and_freezes_the_other_objects() -> None:
-    """In a process of its own: the objects of the tests are not frozen."""
-    subprocess.run([sys.executable, "-c", FREEZE], check=True)
-
-
 def test_the_process_of_serve_has_a_collector(tmp_path: Path) -> None:
     config = BrokerConfig.from_properties({"log.dirs": str(tmp_path)})
     assert isinstance(_make_server(config, Environment(), None)._collector, Collector)
@@ -201,7 +125,7 @@ def test_the_process_of_serve_has_a_collector(tmp_path: Path) -> None:
 def test_an_embedded_broker_freezes_nothing() -> None:
     frozen = gc.get_freeze_count()
     with Broker() as broker:
-        broker.create_topic("t", 2 * PARTITIONS_FROZEN_TOGETHER)
+        broker.create_topic("t", 400)
         assert gc.get_freeze_count() == frozen
 
 

@@ -159,6 +159,8 @@ class BrokerServer:
             KafkaError, OSError, BindError: The broker cannot start. All started parts have been
                 stopped again.
         """
+        if self._collector is not None:
+            self._collector.start(asyncio.get_running_loop().call_soon_threadsafe)
         try:
             await self._start()
         except BaseException:
@@ -471,24 +473,10 @@ class BrokerServer:
             self._apply_broker_configs,
             self._apply_quotas,
             self._apply_controller,
-            self._apply_partitions,
+            services.replica_manager.apply,
             services.coordinators.on_metadata,
         ):
             metadata.subscribe(subscriber)
-
-    def _apply_partitions(
-        self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage
-    ) -> Generator[None, None, None]:
-        """Apply a change to the partitions. Freeze their objects in time slices of their own."""
-        replica_manager, collector = self.services.replica_manager, self._collector
-        for _ in replica_manager.apply(delta, old, new):
-            yield
-            if collector is not None and collector.is_due(replica_manager.partition_count):
-                collector.freeze(replica_manager.partition_count)
-                yield
-        if collector is not None and collector.is_due(replica_manager.partition_count):
-            yield
-            collector.freeze(replica_manager.partition_count)
 
     def _apply_broker_configs(
         self, delta: MetadataDelta, _old: MetadataImage, _new: MetadataImage
@@ -629,6 +617,8 @@ class BrokerServer:
             await leave()
         await self._stopping.run()
         await self._threads.end(self._stopping.limits.threads_ms)
+        if self._collector is not None:
+            self._collector.stop()
 
     async def _end_serving(self) -> None:
         """Complete the delayed operations, stop the periodic work, and close the connections."""

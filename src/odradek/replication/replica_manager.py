@@ -782,10 +782,6 @@ class ReplicaManager:
         """Return all partitions of this broker."""
         return tuple(self._partitions.values())
 
-    @property
-    def partition_count(self) -> int:
-        return len(self._partitions)
-
     # --- reading ---
 
     @property
