@@ -249,6 +249,46 @@ def test_every_rule_of_kafka_names_existing_tests() -> None:
     assert not missing, f"correct these names in {_name(RULES_PAGE)}"
 
 
+CHECKLIST = {
+    **{f"r{number}": f"R{number}" for number in range(1, 9)},
+    **{f"i{number}": f"I{number}" for number in range(1, 6)},
+    **{f"f{number}": f"F{number}" for number in range(1, 3)},
+    **{f"e{number}": f"E{number}" for number in range(1, 6)},
+    **{"f3_l10": "L10", "f4_f10": "F10", "f5_f11": "F11", "f5_f12": "F12", "f6_l6": "L6"},
+    **{f"hazard_{number}": f"Z{number}" for number in range(1, 14)},
+    "fencing_old_leader_and_follower": "X1",
+    "fencing_old_controller_and_broker": "X2",
+    "fencing_old_incarnation_of_a_broker_and_controller": "X3",
+    "fencing_old_incarnation_of_a_broker_and_leader": "X3",
+    "fencing_deleted_topic_and_its_successor": "X4",
+    "fencing_consumer_with_old_metadata_and_leader": "X5",
+}
+"""Rules of the checklist of replication: the beginning of the names of their tests, and the rule of
+the page that names such a test."""
+
+
+def test_every_rule_of_the_checklist_is_a_test_that_bears_its_name() -> None:
+    rules = _rules_of_kafka()
+    missing = [
+        f"{rule}: test_{prefix}"
+        for prefix, rule in CHECKLIST.items()
+        if not re.search(rf"::test_{prefix}(_\w+)?`$", rules[rule], re.M)
+    ]
+    assert not missing, f"name such a test in {_name(RULES_PAGE)}"
+
+
+def test_no_test_bears_a_number_that_the_checklist_and_the_page_use_differently() -> None:
+    known = "|".join(CHECKLIST)
+    misleading = [
+        f"{_name(path)}: {name}"
+        for path in CODE
+        if path.is_relative_to(ROOT / "tests")
+        for name in re.findall(r"^ *def (test_f[3-6]_\w+)", path.read_text(encoding="utf-8"), re.M)
+        if not re.match(rf"test_({known})_", name)
+    ]
+    assert not misleading
+
+
 def _text_or_nothing(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 

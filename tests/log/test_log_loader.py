@@ -32,7 +32,7 @@ def newest(directory: Path, suffix: str = ".log") -> Path:
     return max(directory.glob(f"*{suffix}"))
 
 
-def test_l6_torn_tail_is_cut_reported_and_counted(
+def test_f6_l6_torn_tail_is_cut_reported_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = filled(tmp_path, 20, clean=False)

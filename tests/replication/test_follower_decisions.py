@@ -53,7 +53,9 @@ epochs = st.lists(st.integers(0, 5), max_size=8).map(sorted)
 
 
 @given(shared=epochs, data=st.data())
-def test_f10_truncation_ends_at_the_common_prefix(shared: list[int], data: st.DataObject) -> None:
+def test_f4_f10_truncation_ends_at_the_common_prefix(
+    shared: list[int], data: st.DataObject
+) -> None:
     """Two logs with a common prefix, after which no epoch is in both, in the follower's fetches."""
     last = shared[-1] if shared else 0
     after = st.lists(st.integers(last + 1, 12), max_size=5).map(sorted)
@@ -75,7 +77,7 @@ def test_f10_truncation_ends_at_the_common_prefix(shared: list[int], data: st.Da
     assert rounds <= len(set(follower_tail)) + 1
 
 
-def test_f11_response_to_an_earlier_state_is_dropped() -> None:
+def test_f5_f11_response_to_an_earlier_state_is_dropped() -> None:
     sent = FetchPosition(leader_epoch=4, fetch_offset=10, last_fetched_epoch=3)
     assert accepts_response(sent, FetchPosition(4, 10, 3))
     assert not accepts_response(sent, FetchPosition(5, 10, 3))
@@ -83,7 +85,7 @@ def test_f11_response_to_an_earlier_state_is_dropped() -> None:
     assert not accepts_response(sent, FetchPosition(4, 10, 2))
 
 
-def test_f12_follower_above_the_leaders_end_truncates_to_it() -> None:
+def test_f5_f12_follower_above_the_leaders_end_truncates_to_it() -> None:
     assert restart_for(10, 2, 7) == Restart(7, truncate_fully=False)
 
 

@@ -39,7 +39,7 @@ from tests.replication.scripted_leader import (
 # --- truncation ---
 
 
-def test_f10_follower_truncates_before_it_fetches_again(tmp_path: Path) -> None:
+def test_f4_f10_follower_truncates_before_it_fetches_again(tmp_path: Path) -> None:
     async def test(it: Follower) -> None:
         partition = it.partition()
         append(partition.log, [(2, 3), (4, 4)])
@@ -380,7 +380,7 @@ def test_f12_follower_below_the_leaders_start_begins_again_there(tmp_path: Path)
     run_follower(tmp_path, test)
 
 
-def test_f12_follower_above_the_leaders_end_truncates_to_it(tmp_path: Path) -> None:
+def test_f5_f12_follower_above_the_leaders_end_truncates_to_it(tmp_path: Path) -> None:
     async def test(it: Follower) -> None:
         partition = it.partition()
         append(partition.log, [(2, 8)])

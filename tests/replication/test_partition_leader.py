@@ -331,7 +331,7 @@ def test_consumers_are_completed_by_the_high_watermark_and_followers_by_the_appe
 @pytest.mark.parametrize(
     "isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.COMMITTED], ids=lambda it: it.name
 )
-def test_f5_consumer_counts_the_bytes_below_the_high_watermark(
+def test_long_poll_of_a_consumer_counts_the_bytes_below_the_high_watermark(
     logs: LogManager, isolation: FetchIsolation
 ) -> None:
     leader, consumer = Leader(logs), FakeDelayedOperation()

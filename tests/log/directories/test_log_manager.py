@@ -458,7 +458,7 @@ def test_flush_interval_is_kept_by_maintain(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_l6_high_watermarks_are_written_every_five_seconds(tmp_path: Path) -> None:
+def test_f6_l6_high_watermarks_are_written_every_five_seconds(tmp_path: Path) -> None:
     clock = ManualClock(NOW_MS)
     manager = open_manager(tmp_path, LogConfig(), clock=clock)
     path = tmp_path / "replication-offset-checkpoint"

@@ -21,7 +21,7 @@ def build(steps: list[tuple[int, int]]) -> tuple[LeaderEpochFileCache, list[int]
 
 
 @given(entries, st.integers(-1, 40))
-def test_l10_end_offset_is_where_the_next_larger_epoch_begins(
+def test_f3_l10_end_offset_is_where_the_next_larger_epoch_begins(
     steps: list[tuple[int, int]], asked: int
 ) -> None:
     epochs, written = build(steps)
