@@ -13,7 +13,12 @@ import pytest
 
 from odradek.broker.handlers import create_topics as create_topics_handler
 from odradek.broker.handlers import describe_groups
-from odradek.broker.requests import auto_topic_creation_manager, cluster_parts, forwarded_bytes
+from odradek.broker.requests import (
+    auto_topic_creation_manager,
+    cluster_parts,
+    forwarded_bytes,
+    forwarding,
+)
 from odradek.broker.requests.apis import (
     API_BY_KEY,
     APIS,
@@ -36,7 +41,11 @@ from odradek.protocol.messages.alter_configs_request import AlterConfigsRequest
 from odradek.protocol.messages.alter_configs_response import AlterConfigsResponse
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
-from odradek.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from odradek.protocol.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from odradek.protocol.messages.create_topics_response import (
     CreatableTopicResult,
     CreateTopicsResponse,
@@ -398,6 +407,36 @@ def test_a_request_of_a_client_that_is_gone_does_not_wait_for_the_controller(
         assert set(brokers.image(CONTROLLER_ID).topics_by_name) == {"t"}
 
     run(test)
+
+
+def test_a_large_frame_and_its_envelope_are_made_in_two_time_slices(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    end_slice, wrap = forwarding.end_slice, forwarding.wrap
+
+    async def ended() -> None:
+        done.append("slice")
+        await end_slice()
+
+    def wrapped(session: Session, frame: bytes) -> Any:
+        done.append("large" if len(frame) > forwarding.FRAME_BYTES_A_SLICE else "small")
+        return wrap(session, frame)
+
+    monkeypatch.setattr(forwarding, "end_slice", ended)
+    monkeypatch.setattr(forwarding, "wrap", wrapped)
+
+    async def test(brokers: TwoBrokers) -> None:
+        for configs in (1, 10):
+            values = [
+                CreatableTopicConfig("follower.replication.throttled.replicas", "x" * 32_000)
+                for _ in range(configs)
+            ]
+            topic = CreatableTopic("t", 1, 1, [], values)
+            await brokers.call(CreateTopicsRequest([topic], 30_000), CreateTopicsResponse)
+
+    run(test)
+    assert done == ["small", "slice", "large"]
 
 
 def test_a_request_whose_envelope_is_too_large_is_refused(run: Any) -> None:

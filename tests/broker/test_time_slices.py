@@ -196,6 +196,19 @@ def test_a_sliced_response_equals_the_unsliced_one(
     assert runner.run(response_to(server, request_, api.max_version)) == sliced
 
 
+def test_each_pass_over_the_topics_of_a_creation_is_sliced(
+    broker: tuple[asyncio.Runner, BrokerServer], ended_slices: list[int]
+) -> None:
+    runner, server = broker
+    names = [f"t{number}" for number in range(ELEMENTS)]
+    topics = [CreatableTopic(name, 0, 1) for name in names]  # refused: no partitions
+    response = runner.run(response_to(server, CreateTopicsRequest(topics), 7))
+    assert [each.name for each in response.topics] == names
+    assert {each.error_code for each in response.topics} == {ErrorCode.INVALID_PARTITIONS}
+    passes = ["decode", "count", "accept", "place", "end", "result_of", "encode"]
+    assert len(ended_slices) >= len(passes) * (ELEMENTS // ELEMENTS_PER_SLICE - 1)
+
+
 def test_full_collections_are_postponed_during_long_requests(
     broker: tuple[asyncio.Runner, BrokerServer], ended_slices: list[int]
 ) -> None:

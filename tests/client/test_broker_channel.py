@@ -67,6 +67,25 @@ def run(test: Callable[[Fixture], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
+def test_a_request_is_written_as_a_view_of_which_a_transport_copies_no_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[type] = []
+    write = PeerTransport.write
+
+    def record(self: PeerTransport, data: Any) -> None:
+        written.append(type(data))
+        write(self, data)
+
+    async def test(it: Fixture) -> None:
+        await it.ready()
+        monkeypatch.setattr(PeerTransport, "write", record)
+        it.send(1)
+
+    run(test)
+    assert written == [memoryview]
+
+
 def test_responses_complete_their_requests_in_order() -> None:
     async def test(it: Fixture) -> None:
         connection = await it.ready()

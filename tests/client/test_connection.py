@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +28,7 @@ from odradek.protocol.codec import Message, decode, encode
 from odradek.protocol.errors import UnencodableMessage
 from odradek.protocol.headers import parse_request_header, response_header
 from odradek.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from odradek.protocol.messages.envelope_request import EnvelopeRequest
 from odradek.protocol.messages.fetch_request import FetchRequest
 from odradek.protocol.messages.heartbeat_request import HeartbeatRequest
 from odradek.protocol.messages.heartbeat_response import HeartbeatResponse
@@ -37,6 +39,21 @@ from tests.protocol.building import plain
 from tests.protocol.golden import golden_messages
 
 HEARTBEAT = HeartbeatRequest("g", 1, "m")
+
+
+def test_a_large_request_is_copied_once() -> None:
+    size = 4 * 1024 * 1024
+    connection = ClientConnection()
+    request = EnvelopeRequest(bytes(size), b"principal", bytes(4), "listener")
+    small = connection.send(EnvelopeRequest(b"1", b"principal", bytes(4), "listener"), 0)
+    tracemalloc.start()
+    try:
+        data = connection.send(request, 0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert size < len(data) == int.from_bytes(data[:4], "big") + 4 < size + len(small) + 4
+    assert peak < 1.5 * size
 
 
 def exchanges() -> list[tuple[int, int, bytes]]:

@@ -23,13 +23,16 @@ from odradek.controller.metadata_writer import OPERATIONS_PER_WRITE_MAX
 from odradek.controller.store_operations import store_operations
 from odradek.ids import LOST_DIRECTORY, BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
+from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.feed_state import ImageTransfer, decoding, replacing
 from odradek.metadata.image import BrokerRegistration, MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.records import MetadataRecord, encode_record
+from odradek.metadata.resources import ResourceType
 from odradek.metadata.store.interface import Operation, Written
 from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
+from odradek.metadata.topics import CONFIG_CHARACTERS_AN_ELEMENT
 from odradek.slicing import ELEMENTS_PER_SLICE
 from tests.controller.test_cluster_controller import _stable, running
 
@@ -83,6 +86,24 @@ def test_creation_is_planned_in_time_slices() -> None:
         assert slices >= 2 * SLICES
         assert len(records) == COUNT + len(topics)
         assert counted(broker_plans.with_live_leaders(records, EMPTY, BROKERS))[0] >= SLICES
+
+
+def test_long_config_values_end_time_slices_by_their_length() -> None:
+    value = ",".join(f"{number}:1" for number in range(4_000))
+    name = "follower.replication.throttled.replicas"
+    topics = [NewTopic(f"a{number}", 1, 3, configs=[(name, value)]) for number in range(40)]
+    elements = len(topics) * (len(value) // CONFIG_CHARACTERS_AN_ELEMENT)
+    slices, records = created(*topics)
+    assert slices >= elements // ELEMENTS_PER_SLICE > 1
+    _, image = replayed(EMPTY, records)
+    changes = [
+        ConfigChange(ResourceType.TOPIC, each.name, [ConfigOp(name, OpType.SET, value + ",1:1")])
+        for each in topics
+    ]
+    planning = plans.planning_config_changes(image, BrokerConfig({}), changes)
+    slices, plan = counted(planning)
+    assert plan.result == [None] * len(topics)
+    assert slices >= 2 * elements // ELEMENTS_PER_SLICE, "the old values are read as well"
 
 
 def test_additional_partitions_are_planned_in_time_slices() -> None:

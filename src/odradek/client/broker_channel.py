@@ -257,7 +257,8 @@ class _Link(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         assert self._transport is not None
-        self._transport.write(data)
+        # asyncio's transport would copy the bytes that the socket does not take.
+        self._transport.write(memoryview(data))
 
     def abort(self) -> None:
         if self._transport is not None:

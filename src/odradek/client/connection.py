@@ -15,11 +15,11 @@ response with another correlation id therefore ends the connection.
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from odradek.errors import ErrorCode
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.codec import Message, decode, encode
+from odradek.protocol.codec import Message, decode, encode, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.framing import frame_size, pack_size
 from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
@@ -135,11 +135,11 @@ class ClientConnection:
             version = self.version_of(type(request))
         correlation_id = self._correlation_id % CORRELATION_ID_MAX + 1
         name = self.client_id if client_id is None else client_id
-        frame = request_frame(request, version, correlation_id, name)
+        data = _framed(request, version, correlation_id, name)
         self._correlation_id = correlation_id
         if expects_response(request):
             self._in_flight.append(_InFlight(correlation_id, request.API_KEY, version))
-        return pack_size(len(frame)) + frame
+        return data
 
     def version_of(self, request: type[Message]) -> int:
         """Return the highest version of a request that this client and the broker know."""
@@ -295,6 +295,15 @@ def _decoded(sent: _InFlight, frame: memoryview) -> Message:
 def expects_response(request: Message) -> bool:
     """Return whether a broker responds: to every request but Produce with acks=0."""
     return not (isinstance(request, ProduceRequest) and request.acks == 0)
+
+
+def _framed(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
+    """Return a request with its size and header. Values of megabytes are copied once."""
+    header = request_header(request.API_KEY, version, correlation_id, client_id)
+    chunks: list[Any] = [b"", header]
+    encoder(type(request), version)(request, chunks.append)
+    chunks[0] = pack_size(sum(map(len, chunks)))
+    return b"".join(chunks)
 
 
 def request_frame(

@@ -18,6 +18,7 @@ from odradek.metadata.topics import (
     check_change_count,
     check_topic_configs,
     check_topic_name,
+    config_elements,
     new_partition,
 )
 from odradek.slicing import ELEMENTS_PER_SLICE
@@ -44,7 +45,7 @@ def placing_topics(
             results.append((yield from plan.adding(topic, topic.topic_id or new_uuid())))
         except KafkaError as error:
             results.append(error)
-        left -= 1 + len(topic.configs)
+        left -= 1 + len(topic.configs) + config_elements(value for _, value in topic.configs)
         if isinstance(results[-1], CreatedTopic):
             left -= results[-1].image.partition_count
         if left <= 0:

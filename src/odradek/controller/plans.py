@@ -9,6 +9,7 @@ the other part. Long plans are generators, which end time slices.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller.placement import placing_partitions, placing_topics
@@ -33,7 +34,7 @@ from odradek.metadata.image_records import (
 from odradek.metadata.quotas import Entity, QuotaAlteration, planning_alterations
 from odradek.metadata.resources import ResourceType
 from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
-from odradek.metadata.topics import check_change_count
+from odradek.metadata.topics import check_change_count, config_elements
 from odradek.metadata.znodes import PRODUCER_ID_BLOCK_SIZE
 from odradek.slicing import ELEMENTS_PER_SLICE
 
@@ -121,13 +122,14 @@ def planning_config_changes(
     plan: Plan[list[KafkaError | None]] = Plan([])
     left = ELEMENTS_PER_SLICE
     for change in changes:
+        before = change.configs(image)
         left -= 1 + len(change.ops)
+        left -= config_elements(chain((op.value for op in change.ops), before.values()))
         if left <= 0:
             left = ELEMENTS_PER_SLICE
             yield
         try:
             check_change_count(len(changes))
-            before = change.configs(image)
             configs = plan_config_change(image, config, change)
             check(change, before, configs)
         except KafkaError as error:

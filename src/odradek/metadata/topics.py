@@ -6,7 +6,7 @@ The rules and their error messages are those of Kafka's ``Topic`` and ``Replicat
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import ConfigValue
@@ -24,6 +24,9 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_ST
 TOPIC_NAME_LENGTH_MAX = 249
 # Most topics, partitions and configs that one request may change (MAX_RECORDS_PER_USER_OP).
 CHANGES_PER_REQUEST_MAX = 10_000
+# Characters of config values that are checked in the time of one element. A list of 32 KB takes as
+# long as 14 to 33 elements.
+CONFIG_CHARACTERS_AN_ELEMENT = 1_000
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -63,6 +66,11 @@ def check_change_count(count: int) -> None:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
         )
+
+
+def config_elements(values: Iterable[str | None]) -> int:
+    """Return the elements of a time slice that the check of long config values counts as."""
+    return sum(len(value) for value in values if value) // CONFIG_CHARACTERS_AN_ELEMENT
 
 
 def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:

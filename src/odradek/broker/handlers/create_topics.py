@@ -13,8 +13,6 @@ in '.' and '_' collide, as they would in two requests.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from odradek.broker.configs.entries import topic_entries
 from odradek.broker.requests.context import RequestContext, Services
 from odradek.broker.requests.elements import each
@@ -35,26 +33,35 @@ from odradek.results import Result
 async def handle(
     services: Services, context: RequestContext, request: CreateTopicsRequest
 ) -> Result[CreateTopicsResponse]:
-    counts = Counter(topic.name for topic in request.topics)
-    accepted = [t for t in request.topics if counts[t.name] == 1 and t.name != CLUSTER_METADATA]
-    results = await services.controller.create_topics(
-        await wait(each(_new_topic, accepted)), validate_only=request.validate_only
-    )
-    created = await wait(
-        each(
-            lambda pair: _result(services, pair[0].name, pair[1]),
-            zip(accepted, results, strict=True),
-            lambda result: len(result.configs or ()),
-        )
-    )
-    results_by_name = {result.name: result for result in created}
-    for name, count in counts.items():
-        if count > 1:
-            results_by_name[name] = _refused(name, "Duplicate topic name.")
-        elif name == CLUSTER_METADATA:
+    counts: dict[str, int] = {}
+    accepted: list[NewTopic] = []
+    found: dict[str, CreatableTopicResult] = {}
+
+    def count(topic: CreatableTopic) -> None:
+        counts[topic.name] = counts.get(topic.name, 0) + 1
+
+    def accept(topic: CreatableTopic) -> None:
+        if counts[topic.name] == 1 and topic.name != CLUSTER_METADATA:
+            accepted.append(_new_topic(topic))
+
+    def end(pair: tuple[NewTopic, CreatedTopic | KafkaError]) -> int:
+        topic, created = pair
+        result = found[topic.name] = _result(services, topic.name, created)
+        return len(result.configs or ())
+
+    def result_of(name: str) -> CreatableTopicResult:
+        if counts[name] > 1:
+            return _refused(name, "Duplicate topic name.")
+        if name == CLUSTER_METADATA:
             text = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
-            results_by_name[name] = _refused(name, text)
-    return Result(CreateTopicsResponse(topics=[results_by_name[name] for name in counts]))
+            return _refused(name, text)
+        return found[name]
+
+    await wait(each(count, request.topics))
+    await wait(each(accept, request.topics))
+    results = await services.controller.create_topics(accepted, validate_only=request.validate_only)
+    await wait(each(end, zip(accepted, results, strict=True), lambda configs: configs))
+    return Result(CreateTopicsResponse(topics=await wait(each(result_of, counts))))
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

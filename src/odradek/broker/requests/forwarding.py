@@ -54,7 +54,7 @@ from odradek.protocol.registry import response_class
 from odradek.protocol.wire import ANY_LATER
 from odradek.result_tasks import in_task, wait
 from odradek.results import Result
-from odradek.slicing import in_slices
+from odradek.slicing import end_slice, in_slices
 
 if TYPE_CHECKING:
     from odradek.broker.requests.cluster import ClusterRequests
@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from odradek.protocol.wire import Chunk
 
 logger = logging.getLogger(__name__)
+
+FRAME_BYTES_A_SLICE = 262_144
+"""A frame above this size is encoded in one time slice, and its envelope in the next."""
 
 CREATION_TIMEOUT_MS = 30_000
 """The timeout in a CreateTopics request for topics that are created automatically."""
@@ -174,6 +177,8 @@ async def forward(
     version, request_class = context.api_version, type(request)
     frame = await _encoded(request, version, context)
     del request
+    if len(frame) > FRAME_BYTES_A_SLICE:
+        await end_slice()
     context.release_slot()
     task = asyncio.current_task()
     assert task is not None

@@ -658,10 +658,8 @@ class LogManager:
     def maintain(self, now_ms: int) -> None:
         """Do the work that waits for the disk. Called about every second.
 
-        Flush rolled segments, and logs for which `flush.ms` is due. Write the recovery points when
-        a flush moved them, or when their interval is over, and the high watermarks when theirs is
-        over. Remove files whose delay is over. A directory that fails goes offline, and the others
-        are still served. New logs are synced first, and then every `NEW_ENTRIES_INTERVAL_MS`.
+        Sync new logs. Flush rolled segments, and logs for which `flush.ms` is due. Write due
+        checkpoints, and remove files whose delay is over. A directory that fails goes offline.
         """
         self.pool.grow()
         moved = any(d.checkpoint_due for d in self.log_dirs if not d.offline)
