@@ -30,7 +30,10 @@ _FAILS = (
     "reason."
 )
 _EMPTY = "A topic without partitions is returned as it was requested. Kafka leaves it out."
-_FOLLOWER = "A fetch as a replica returns no addresses, because no node is a follower yet."
+_FOLLOWER = (
+    "A fetch as a replica that is refused gets the address of the leader. Kafka returns it to "
+    "consumers only."
+)
 _DELETED_MAX = (
     "When DeleteRecords has removed all records, ListOffsets finds no maximum timestamp. Kafka "
     "returns the timestamp of a deleted record."
