@@ -296,6 +296,26 @@ def test_isr_does_not_count_with_an_earlier_min_isr(run: Run) -> None:
     run(test)
 
 
+def test_deposed_leader_does_not_commit_with_the_min_isr_of_the_next_epoch(run: Run) -> None:
+    """One delta has a new leader, and then lowers min.insync.replicas.
+
+    The new leader came from the ELR and may lack the last record of the earlier one.
+    """
+
+    def test(broker: Broker) -> None:
+        led = of(LEADER, 3, 1, isr=(LEADER,), elr=(BrokerId(A), BrokerId(B)))
+        broker.set(led, {"min.insync.replicas": "2"})
+        append(broker)
+        broker.set(of(A, 4, 2, isr=(BrokerId(A),)), {"min.insync.replicas": "1"})
+        partition = broker.partition
+        assert partition.log.config.min_insync_replicas == 1
+        assert (partition.log.high_watermark, partition.log.log_end_offset) == (0, 1)
+        assert partition.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert broker.followed == (A, 4)
+
+    run(test)
+
+
 def test_deletions_that_a_fenced_broker_completes_are_tried_in_time_slices(run: Run) -> None:
     def test(broker: Broker) -> None:
         broker.set(of(LEADER, 3, 1))

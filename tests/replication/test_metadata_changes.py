@@ -270,9 +270,9 @@ def test_caches_filled_between_the_slices_of_a_removal_are_not_used_after_it(
         image = image_of(topic("a", A, 2 * PARTITIONS_APPLIED_A_SLICE))
         apply(manager, None, image)
         work = manager.apply(delta_between(image, EMPTY), image, EMPTY)
-        filled = [manager.generation for _ in work if manager.partition_count]
+        filled = [manager.generation for _ in work if manager.partitions()]
         assert len(filled) > 1
-        assert manager.partition_count == 0 and manager.generation > max(filled)
+        assert not manager.partitions() and manager.generation > max(filled)
 
     run(work)
 

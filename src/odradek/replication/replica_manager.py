@@ -155,7 +155,8 @@ class ReplicaManager:
                 if not count % ELEMENTS_PER_SLICE:
                     yield
         # Before the partitions: the high watermark must not advance with a new ISR and an earlier
-        # min.insync.replicas. The controller chose the ELR with the new value (KIP-966).
+        # min.insync.replicas. The controller chose the ELR with the new value (KIP-966). A deposed
+        # leader stops first: it must not commit records with an earlier ISR and a lower minimum.
         yield from self._apply_changed_configs(delta, new_image)
         left = PARTITIONS_APPLIED_A_SLICE
         for changes in delta.topics.changed.values():
@@ -323,6 +324,8 @@ class ReplicaManager:
         for image in topic.partitions:
             partition = self._partitions.get((topic.name, image.partition))
             if partition is not None:
+                if image.leader != self._node_id and image.leader_epoch > partition.leader_epoch:
+                    self._apply_leadership(partition, image)
                 self._update_config(partition, log_config)
             yield
 
