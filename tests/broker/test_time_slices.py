@@ -33,6 +33,11 @@ from odradek.protocol.messages.describe_groups_request import DescribeGroupsRequ
 from odradek.protocol.messages.fetch_response import FetchResponse
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from odradek.protocol.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -206,6 +211,19 @@ def test_each_pass_over_the_topics_of_a_creation_is_sliced(
     assert [each.name for each in response.topics] == names
     assert {each.error_code for each in response.topics} == {ErrorCode.INVALID_PARTITIONS}
     passes = ["decode", "count", "accept", "place", "end", "result_of", "encode"]
+    assert len(ended_slices) >= len(passes) * (ELEMENTS // ELEMENTS_PER_SLICE - 1)
+
+
+def test_the_records_of_a_long_offset_commit_are_made_in_slices(
+    broker: tuple[asyncio.Runner, BrokerServer], ended_slices: list[int]
+) -> None:
+    runner, server = broker
+    partitions = [OffsetCommitRequestPartition(number) for number in range(ELEMENTS)]
+    topic = OffsetCommitRequestTopic("t", partitions=partitions)
+    request = OffsetCommitRequest("g", topics=[topic])
+    response = runner.run(response_to(server, request, 8))
+    assert len(response.topics[0].partitions) == ELEMENTS
+    passes = ["decode", "make", "encode"]
     assert len(ended_slices) >= len(passes) * (ELEMENTS // ELEMENTS_PER_SLICE - 1)
 
 

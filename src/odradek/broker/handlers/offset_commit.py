@@ -24,4 +24,6 @@ def handle(
 ) -> Result[OffsetCommitResponse]:
     """Store the offsets. The response is pending while a flush to the disk is due."""
     groups = services.coordinators.made_groups or services.groups
+    if context.is_long:
+        return groups.offsets.commit_in_slices(request, context.api_version)
     return groups.offsets.commit(request, context.api_version)

@@ -75,6 +75,9 @@ class RequestContext:
         self._connection = connection
         self.session = connection.session
 
+    is_long = False
+    """The request has more than `ELEMENTS_UNSLICED_MAX` elements."""
+
     def release_slot(self) -> None:
         """Let another long request start, because this one waits for another broker from now on.
 

@@ -142,6 +142,7 @@ class _LongRequestContext(RequestContext):
 
     __slots__ = ("slot",)
 
+    is_long = True
     slot: _Slot
 
     def release_slot(self) -> None:

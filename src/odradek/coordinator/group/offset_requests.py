@@ -7,7 +7,7 @@ return a result, and the runtime performs it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -24,6 +24,8 @@ from odradek.coordinator.group.group_shards import GroupShards
 from odradek.coordinator.group.offsets.offset_commits import (
     CommitContext,
     commit_failed,
+    has_same_topics,
+    making_commit,
     plain_commit,
     transactional_commit,
 )
@@ -45,7 +47,7 @@ from odradek.protocol.messages.offset_delete_response import OffsetDeleteRespons
 from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from odradek.results import Result
-from odradek.slicing import end_slice
+from odradek.slicing import end_slice, sliced
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +107,43 @@ class OffsetRequests:
         if request.member_id:
             self._keep_session(shard, group, request.member_id)
         return self._runtime.write(shard.partition, result, partial(commit_failed, result.response))
+
+    def commit_in_slices(
+        self, request: OffsetCommitRequest, version: int
+    ) -> Result[OffsetCommitResponse]:
+        """Handle an OffsetCommit of many partitions. Its records are made in time slices.
+
+        They are written as one batch, as by `commit`. Group, member and topics may change between
+        two slices, so they are checked again in the slice of the write.
+        """
+        return sliced(self._committing(request, version))
+
+    def _committing(
+        self, request: OffsetCommitRequest, version: int
+    ) -> Generator[None, None, Result[OffsetCommitResponse]]:
+        code, context = self._commit_code(request, version), self._context()
+        result = yield from making_commit(request, code, context)
+        if code is not ErrorCode.NONE or not result.records:
+            return Result(result.response)
+        code = self._commit_code(request, version)
+        if code is not ErrorCode.NONE:
+            result = yield from making_commit(request, code, self._context())
+            return Result(result.response)
+        if not has_same_topics(request, context.image, self._shards.image()):
+            # Rare, so it may take one long slice: the offsets of a deleted topic must not return.
+            return self.commit(request, version)
+        shard = self._shards.of(request.group_id)
+        if request.member_id:
+            group = shard.groups.get(request.group_id)
+            self._keep_session(shard, group, request.member_id)
+        return self._runtime.write(shard.partition, result, partial(commit_failed, result.response))
+
+    def _commit_code(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
+        try:
+            group = self._shards.of(request.group_id).groups.get(request.group_id)
+            return validate_commit(group, request, version)
+        except KafkaError as error:
+            return response_code(error.code)
 
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, guard: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from odradek.coordinator.coordinator_result import CoordinatorRecord, CoordinatorResult
@@ -30,6 +31,7 @@ from odradek.protocol.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 NO_RETENTION = -1
 TIMESTAMP_MAX = 2**63 - 1
@@ -66,6 +68,48 @@ def plain_commit(
         expire_ms,
         (OffsetCommitResponse, OffsetCommitResponseTopic, OffsetCommitResponsePartition),
     )
+
+
+def making_commit(
+    request: OffsetCommitRequest, code: ErrorCode, context: CommitContext
+) -> Generator[None, None, CoordinatorResult[OffsetCommitResponse]]:
+    """Return the result of `plain_commit`, made in time slices."""
+    whole: CoordinatorResult[OffsetCommitResponse] = CoordinatorResult(
+        [], OffsetCommitResponse(topics=[])
+    )
+    left = ELEMENTS_PER_SLICE
+    for topic in request.topics:
+        left -= 1
+        if left <= 0:
+            left = ELEMENTS_PER_SLICE
+            yield
+        response = OffsetCommitResponseTopic(name=topic.name, partitions=[])
+        whole.response.topics.append(response)
+        for first in range(0, len(topic.partitions), ELEMENTS_PER_SLICE):
+            partitions = topic.partitions[first : first + ELEMENTS_PER_SLICE]
+            part = replace(request, topics=[replace(topic, partitions=partitions)])
+            made = plain_commit(part, code, context)
+            whole.records += made.records
+            response.partitions += made.response.topics[0].partitions
+            left -= len(partitions)
+            if left <= 0:
+                left = ELEMENTS_PER_SLICE
+                yield
+    return whole
+
+
+def has_same_topics(request: OffsetCommitRequest, old: MetadataImage, new: MetadataImage) -> bool:
+    """Return whether no topic of the request was created or deleted between two images."""
+    if old is new:
+        return True
+    for topic in request.topics:
+        name = TopicName(topic.name)
+        before, after = old.topics_by_name.get(name), new.topics_by_name.get(name)
+        if before is not after and (
+            before is None or after is None or before.topic_id != after.topic_id
+        ):
+            return False
+    return True
 
 
 def transactional_commit(
