@@ -16,7 +16,12 @@ from typing import Any
 import pytest
 
 from odradek.environment.files import Files, RealFiles
-from odradek.net.limits import PLUG_BYTES, PUMP_BYTES_MAX, SMALL_REGION_BYTES
+from odradek.net.limits import (
+    PLUG_BYTES,
+    PUMP_BYTES_MAX,
+    SMALL_REGION_BYTES,
+    SMALL_REGION_COST_BYTES,
+)
 from odradek.net.sender import Sender
 from tests.helpers.mock_transport import MockTransport
 from tests.net.support import (
@@ -326,7 +331,17 @@ def test_a_file_system_without_sendfile_is_read(tmp_path: Path) -> None:
     run(main())
 
 
-def test_one_connection_does_not_block_the_loop(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("regions", "bytes_max"),
+    [
+        ([(0, SIZE)], 2 * PUMP_BYTES_MAX),
+        ([(at, 1) for at in range(1_000)], PUMP_BYTES_MAX // SMALL_REGION_COST_BYTES * 8),
+    ],
+    ids=["large", "small"],
+)
+def test_one_connection_does_not_block_the_loop(
+    tmp_path: Path, regions: list[tuple[int, int]], bytes_max: int
+) -> None:
     files = FileServer(tmp_path)
 
     async def main() -> None:
@@ -340,11 +355,11 @@ def test_one_connection_does_not_block_the_loop(tmp_path: Path) -> None:
             on_idle=lambda: idle.append(True),
             on_failure=lambda reason, level: pytest.fail(reason),
         )
-        sender.send(files.dispatch(None, memoryview(ask((0, SIZE))[4:])))
+        sender.send(files.dispatch(None, memoryview(ask(*regions)[4:])))
         assert sender.busy
-        assert len(transport.written) <= 2 * PUMP_BYTES_MAX
+        assert len(transport.written) <= bytes_max
         await until(lambda: idle)
-        assert transport.written == files.expected((0, SIZE))
+        assert transport.written == files.expected(*regions)
 
     run(main())
 

@@ -93,6 +93,9 @@ COLD_PIECE_BYTES = 1_048_576
 SMALL_REGION_BYTES = 16_384
 """A region up to this size is sent in one write with its header, instead of by sendfile."""
 
+SMALL_REGION_COST_BYTES = 32_768
+"""Bytes of a time slice that a small region counts as. It takes two system calls, some 20 us."""
+
 PLUG_BYTES = 4_096
 """Bytes handed to the transport when sendfile would block.
 

@@ -36,6 +36,7 @@ from odradek.net.limits import (
     PUMP_BYTES_MAX,
     READ_PIECE_BYTES,
     SMALL_REGION_BYTES,
+    SMALL_REGION_COST_BYTES,
 )
 
 logger = logging.getLogger(__name__)
@@ -139,7 +140,7 @@ class Sender:
         self._queue: deque[Chunk] = deque()
         self._offset = 0  # bytes of the region at the front that were sent
         self._warm = -1  # bytes of it that may be sent from the loop, -1: not probed
-        self._slice_bytes = 0  # bytes sent in this time slice
+        self._slice_bytes = 0  # bytes sent in this time slice, and the cost of small regions
         self._reading_ahead = False
         self._closed = False
         self.busy = False
@@ -304,7 +305,7 @@ class Sender:
         queue = self._queue
         plain: list[bytes | bytearray | memoryview] = []
         size = 0
-        while queue and size < FLUSH_BYTES:
+        while queue and size < FLUSH_BYTES and self._slice_bytes < PUMP_BYTES_MAX:
             head = queue[0]
             if head.__class__ in BYTES:
                 data: Any = head
@@ -332,6 +333,7 @@ class Sender:
             raise ShortRegion(f"{len(data)} of {size} bytes at {region.position}")
         region.close()
         self._warm = -1
+        self._slice_bytes += SMALL_REGION_COST_BYTES
         return data
 
     def _send_plain(self, plain: list[bytes | bytearray | memoryview]) -> None:
