@@ -10,21 +10,25 @@ from typing import Any
 
 import pytest
 
+from odradek import slicing
 from odradek.config.broker import BrokerConfig
 from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
+from odradek.log.log_append_info import LogAppendInfo
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
-from odradek.replication.record_append import FEW_ENTRIES, AppendEntry, AppendResult
+from odradek.replication.partition import Partition
+from odradek.replication.record_append import AppendEntry, AppendResult
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.result_tasks import wait
+from odradek.slicing import ELEMENTS_PER_SLICE, SLICE_MS
 from testkit.requests import batch
 from tests.replication.builders import NODE, apply, has_delayed_operations, replica_manager
 from tests.replication.fakes import HeldExecutor
 
 TOPIC_ID = Uuid(b"1" * 16)
-MANY = FEW_ENTRIES + 1
+MANY = ELEMENTS_PER_SLICE + 1
 TIMEOUT_MS = 600_000
 
 Work = Callable[[ReplicaManager], Coroutine[Any, Any, None]]
@@ -91,6 +95,35 @@ def test_unknown_topic_id_and_unknown_partition_have_different_errors(
             ErrorCode.UNKNOWN_TOPIC_ID,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
+
+    run(work)
+
+
+def test_slow_appends_end_the_time_slice_before_the_limit_of_elements(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example the first append to each log, which creates its directory and files."""
+    slice_sizes = [0]
+    append = Partition.append
+
+    def slow(partition: Partition, *arguments: Any) -> LogAppendInfo:
+        clock.advance(1)
+        slice_sizes[-1] += 1
+        return append(partition, *arguments)
+
+    async def counted() -> None:
+        slice_sizes.append(0)
+        await asyncio.sleep(0)
+
+    clock = ManualClock()
+    monkeypatch.setattr(Partition, "append", slow)
+    monkeypatch.setattr(slicing, "end_slice", counted)
+
+    async def work(manager: ReplicaManager) -> None:
+        manager._clock = clock
+        results = await wait(manager.append_records([entry(at) for at in range(8)], 1, TIMEOUT_MS))
+        assert [code(each) for each in results] == [ErrorCode.NONE] * 8
+        assert slice_sizes == [SLICE_MS + 1, SLICE_MS + 1, 2]
 
     run(work)
 

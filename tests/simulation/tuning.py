@@ -15,7 +15,6 @@ from typing import Any
 from odradek.log import truncation
 from odradek.net import sender
 from odradek.replication import delayed_fetch, fetch_plan, record_append, replica_fetcher
-from odradek.replication import replica_manager as manager
 from odradek.replication.follower_fetch import FollowerRead
 from odradek.replication.record_append import RecordAppend
 from odradek.replication.replica_fetcher import ReplicaFetcher
@@ -36,7 +35,6 @@ class _Constant:
 
 CONSTANTS = (
     _Constant(((record_append, "ELEMENTS_PER_SLICE"),), (1, 2)),
-    _Constant(((manager, "FEW_ENTRIES"),), (1,)),
     _Constant(
         (
             (delayed_fetch, "ELEMENTS_PER_SLICE"),

@@ -17,23 +17,18 @@ from odradek.errors import ErrorCode, KafkaError, RecordsRefused
 from odradek.replication.partition import ACKS_ALL, Partition
 from odradek.result_tasks import run
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_PER_SLICE
+from odradek.slicing import ELEMENTS_PER_SLICE, SLICE_MS
 
 if TYPE_CHECKING:
+    from odradek.environment.clock import Clock
     from odradek.ids import TopicPartition, Uuid
     from odradek.log.log_append_info import LogAppendInfo
     from odradek.log.state.verification import Origin
     from odradek.offloading import Step, Work, WorkRunner
     from odradek.records.validate import Writable
 
-NEW_LOG_ELEMENTS = 20
-"""Elements of a time slice that the first append to a log counts as, because it creates the
-directory and the files.
-"""
 OPENED_BATCH_ELEMENTS = 50
 """Elements of a time slice that the first slice of an opened batch counts as."""
-FEW_ENTRIES = ELEMENTS_PER_SLICE // NEW_LOG_ELEMENTS
-"""Number of entries that are appended in one slice even if each is the first of its log."""
 
 
 class AppendManager(Protocol):
@@ -133,14 +128,18 @@ class RecordAppend:
         self._opening: list[_Opening] = []
 
     def in_slices(
-        self, entries: Sequence[AppendEntry]
+        self, entries: Sequence[AppendEntry], clock: Clock
     ) -> Generator[None, None, Result[list[AppendResult]]]:
-        """Append all entries. Yield at the end of each time slice."""
-        left = ELEMENTS_PER_SLICE
+        """Append all entries. Yield at the end of each time slice.
+
+        The clock ends a slice, too. The first append to a log creates its directory and files, the
+        first one in a leader epoch writes a file, and any append may roll the segment.
+        """
+        left, ends_ms = ELEMENTS_PER_SLICE, clock.monotonic_ms() + SLICE_MS
         for entry in entries:
-            if left <= 0:
-                left = ELEMENTS_PER_SLICE
+            if left <= 0 or clock.monotonic_ms() > ends_ms:
                 yield
+                left, ends_ms = ELEMENTS_PER_SLICE, clock.monotonic_ms() + SLICE_MS
             left -= self.append(entry)
         self._fail_lost_records()
         return self.finish()
@@ -148,27 +147,24 @@ class RecordAppend:
     def append(self, entry: AppendEntry) -> int:
         """Append one entry, or begin to open it. Return its cost in elements of a slice."""
         partition = self._manager.find(entry.topic, entry.partition)
-        cost = 1
         try:
             if partition is None:
                 self.results.append(self._missing(entry))
-                return cost
-            if not partition.log.on_disk:
-                cost = NEW_LOG_ELEMENTS
+                return 1
             records = entry.records
             if records is None or entry.error is not None or not partition.appends_as_received:
                 records = self._checked(partition, entry)
                 if not partition.appends_as_received:
                     self._open(partition, entry, records)
-                    return cost + OPENED_BATCH_ELEMENTS
+                    return 1 + OPENED_BATCH_ELEMENTS
             info = partition.append(records, self._acks, self._now_ms, entry.origin)
         except KafkaError as error:
             self.results.append(refused(partition, error))
-            return cost
+            return 1
         self.results.append(AppendResult(info))
         if partition.log.high_watermark <= info.last_offset:
             self._require(partition, info, len(self.results) - 1)
-        return cost
+        return 1
 
     def _missing(self, entry: AppendEntry) -> AppendResult:
         """Return the error for a partition that is not on this broker."""

@@ -39,7 +39,6 @@ from odradek.replication.offset_lookup import OffsetLookup
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from odradek.replication.purgatory import Deadlines, Purgatory
 from odradek.replication.record_append import (
-    FEW_ENTRIES,
     AppendEntry,
     AppendResult,
     RecordAppend,
@@ -555,8 +554,8 @@ class ReplicaManager:
         if acks not in VALID_ACKS:
             error = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
             return Result([AppendResult(None, error) for _ in entries])
-        if entries[FEW_ENTRIES:]:
-            return sliced(append.in_slices(entries))
+        if entries[1:]:
+            return sliced(append.in_slices(entries, self._clock))
         for entry in entries:
             append.append(entry)
         return append.finish()
