@@ -177,6 +177,33 @@ def test_first_appends_to_many_logs_are_divided_into_slices(
     run_follower(tmp_path, test)
 
 
+def test_slow_appends_end_the_time_slice_before_its_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example the first records of a leader epoch in each log, which write a file."""
+    slices = count_slices(monkeypatch)
+    append_as_follower = UnifiedLog.append_as_follower
+
+    async def test(it: Follower) -> None:
+        def slow(log: UnifiedLog, *arguments: Any, **named: Any) -> Any:
+            it.clock.advance(1)
+            return append_as_follower(log, *arguments, **named)
+
+        partitions = [it.partition(number) for number in range(8)]
+        it.follow_in_sync(*partitions)
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        it.in_sync.answer(*(records(each, batches(0, 1)) for each in range(8)))
+        await until(lambda: bool(it.in_sync.asked))
+        monkeypatch.setattr(UnifiedLog, "append_as_follower", slow)
+        slices.clear()
+        it.in_sync.answer(*(records(each, batches(1, 1)) for each in range(8)))
+        await until(lambda: bool(it.in_sync.asked))
+        assert {each.log.log_end_offset for each in partitions} == {2}
+        assert len(slices) == 2
+
+    run_follower(tmp_path, test)
+
+
 def test_response_of_the_other_connection_between_two_slices_ends_the_appends(
     tmp_path: Path,
 ) -> None:

@@ -61,7 +61,7 @@ from odradek.replication.leader_offsets import (
     list_offsets_requests,
 )
 from odradek.results import Result, gather
-from odradek.slicing import Pause, sliced
+from odradek.slicing import SLICE_MS, Pause, sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -438,7 +438,11 @@ class ReplicaFetcher:
     def _apply(  # noqa: C901 - calls are what this path costs
         self, connection: _Connection, response: FetchResponse
     ) -> Generator[Pause, None, Result[None]]:
-        """Apply a response in time slices. Each partition is checked in its slice."""
+        """Apply a response in time slices. Each partition is checked in its slice.
+
+        The clock ends a slice, too. The first records of a leader epoch write a file, and others
+        may roll the segment.
+        """
         session = connection.session
         session.responded(response.session_id, response.error_code)
         if response.error_code:
@@ -446,12 +450,13 @@ class ReplicaFetcher:
             return _DONE
         self._plan.responded(session)
         now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp(deque(), [], {})
+        ends_ms = self._clock.monotonic_ms() + SLICE_MS
         try:
             for topic in response.responses:
                 for data in topic.partitions:
-                    if cost >= SLICE_COST_MAX:
-                        cost = 0
+                    if cost and (cost >= SLICE_COST_MAX or self._clock.monotonic_ms() > ends_ms):
                         yield None
+                        cost, ends_ms = 0, self._clock.monotonic_ms() + SLICE_MS
                     sent = session.sent(topic.topic_id, data.partition_index)
                     replica, records = sent.replica, data.records
                     cost += PARTITION_COST
