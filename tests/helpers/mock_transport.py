@@ -120,7 +120,7 @@ def open_connection(
     limits = limits or NetLimits()
     shared = Shared(
         loop=asyncio.get_running_loop(),
-        clock=clock or ManualClock(),
+        monotonic_ms=(clock or ManualClock()).monotonic_ms,
         timers=LoopTimers(),
         dispatch=dispatch,
         limits=limits,

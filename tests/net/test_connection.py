@@ -677,14 +677,17 @@ def test_a_flood_of_small_requests_lets_other_connections_continue() -> None:
     run(main())
 
 
-def test_slow_requests_end_the_time_slice_before_the_limit_of_requests() -> None:
+@pytest.mark.parametrize(("packed", "requests_max"), [(False, SLICE_MS + 1), (True, 4)])
+def test_slow_requests_end_the_time_slice_before_the_limit_of_requests(
+    packed: bool, requests_max: float
+) -> None:
     clock = ManualClock()
     slice_sizes: list[int] = [0]
 
-    def dispatch(_: object, view: memoryview) -> Chunks:
+    def dispatch(_: object, view: memoryview) -> Reply:
         clock.advance(1)
         slice_sizes[-1] += 1
-        return [bytes(view)]
+        return frame(bytes(view)) if packed else [bytes(view)]
 
     async def main() -> None:
         connection, transport = open_connection(dispatch, clock=clock)
@@ -693,7 +696,7 @@ def test_slow_requests_end_the_time_slice_before_the_limit_of_requests() -> None
             slice_sizes.append(0)
             await iterations(1)
         await iterations()
-        assert max(slice_sizes) == SLICE_MS + 1
+        assert max(slice_sizes) == requests_max
         assert frames_in(transport.written) == [b"%d" % number for number in range(10)]
 
     run(main())

@@ -122,7 +122,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._shared = Shared(
             loop=self._loop,
-            clock=self._clock,
+            monotonic_ms=self._clock.monotonic_ms,
             timers=self._timers,
             dispatch=self._dispatch,
             limits=self.limits,
