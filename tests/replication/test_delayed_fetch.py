@@ -13,13 +13,14 @@ import pytest
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.log.log_read import LogReadInfo
-from odradek.replication.delayed_fetch import FetchParams, fetch
+from odradek.replication.delayed_fetch import UNWATCHED_PER_SLICE, FetchParams, fetch
 from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
 from odradek.replication.partition import Partition
 from odradek.replication.purgatory import Purgatory
 from odradek.result_tasks import wait
 from odradek.results import Result
 from odradek.slicing import ELEMENTS_PER_SLICE, sliced
+from tests.helpers.time_slices import count_slices
 from tests.replication.builders import has_delayed_operations
 from tests.replication.fakes import BATCH, HeldExecutor, ListLog, partition_of
 
@@ -106,6 +107,27 @@ def test_fetch_with_enough_to_read_is_done_immediately() -> None:
         assert manager.is_idle
 
     run(check)
+
+
+def test_fetch_of_many_partitions_stops_watching_them_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slices = count_slices(monkeypatch)
+
+    async def check(manager: Manager) -> None:
+        result = manager.fetch()
+        await until(lambda: result.executed)
+        slices.clear()
+        result.cancel()
+        assert not manager.fetches.waiting
+        watched = [each for each in manager.partitions if has_delayed_operations(each)]
+        assert len(watched) == UNWATCHED_PER_SLICE + 1
+        watched[-1].append(BATCH, 1, 0)
+        await until(lambda: manager.is_idle)
+        assert len(slices) == 2
+        assert not result.completed
+
+    run(check, partitions=2 * UNWATCHED_PER_SLICE + 1)
 
 
 @pytest.mark.parametrize("isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.COMMITTED])

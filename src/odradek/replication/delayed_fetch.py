@@ -20,7 +20,7 @@ from odradek.replication.fetch_data import ColdRead, FetchIsolation, FetchPartit
 from odradek.replication.partition import Partition
 from odradek.replication.purgatory import DelayedOperation, Purgatory
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_PER_SLICE, Pause, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, Pause, begin, sliced
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,6 +38,9 @@ LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 COLD_PASSES_MAX = 100
 """A fetch that reads from the disk may be overtaken by appends and has to read again. After this
 many passes it responds with the data of the last one."""
+
+UNWATCHED_PER_SLICE = 1_000
+"""Partitions that a completed fetch stops watching in one time slice."""
 
 FetchData = list[FetchPartitionData]
 
@@ -339,8 +342,18 @@ class DelayedFetch(DelayedOperation):
 
     def release(self) -> None:
         self._manager.fetches.forget(self)
-        for partition in self._partitions:
+        if self._partitions[UNWATCHED_PER_SLICE:]:
+            begin(self._unwatching(), "the end of a delayed fetch")
+        else:
+            for partition in self._partitions:
+                partition.unwatch_fetch(self)
+
+    def _unwatching(self) -> Generator[None, None, None]:
+        """Stop watching in time slices. Reports between two slices have no effect."""
+        for count, partition in enumerate(self._partitions, 1):
             partition.unwatch_fetch(self)
+            if not count % UNWATCHED_PER_SLICE:
+                yield
 
     def on_complete(self) -> None:
         """Read the partitions again. The data of this read is the result."""
