@@ -56,11 +56,11 @@ from odradek.log.state.checkpoints import MARK_FILE, read_clean_shutdown_epoch
 from odradek.metadata.features import FEATURES
 from odradek.metadata.image import BrokerRegistration
 from odradek.metadata.store.memory import MemoryStore
+from odradek.net.connection import without_size
 from odradek.net.limits import NetLimits
 from odradek.net.listener import Endpoint as ListenEndpoint
 from odradek.net.server import Server
 from odradek.net.session import PLAIN_SOCKET, PLAIN_SOCKET_WITHOUT_SENDFILE
-from odradek.protocol.framing import FRAME_SIZE_BYTES
 from odradek.replication.replica_manager import ReplicaManager
 from odradek.slicing import begin, in_slices
 
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from odradek.broker.page_cache_mark import PageCacheMark
     from odradek.broker.replica_directories import ReplicaDirectories
     from odradek.broker.requests.cluster import ClusterMembership
+    from odradek.broker.requests.first_use import FirstUse
     from odradek.collector import Collector
     from odradek.controller.cluster_controller import ClusterController
     from odradek.environment.timers import Timer
@@ -112,6 +113,8 @@ class BrokerServer:
         cluster_settings: The settings of that cluster.
         collector: The garbage collector of a process that has no other broker. Default: None, the
             broker leaves the collector unchanged.
+        imports_on_threads: Whether threads import the modules of the first request of each kind, so
+            that other requests do not wait. Default: the event loop does, in a fixed order.
     """
 
     services: Services
@@ -128,6 +131,7 @@ class BrokerServer:
         cluster_store: Callable[[], MetadataStore] | None = None,
         cluster_settings: ClusterSettings | None = None,
         collector: Collector | None = None,
+        imports_on_threads: bool = False,
     ) -> None:
         self.config = config
         self._environment = environment or Environment()
@@ -141,6 +145,11 @@ class BrokerServer:
         self._cluster_store = cluster_store
         self._cluster_settings = cluster_settings
         self._collector = collector
+        self._first_use: FirstUse | None = None
+        if imports_on_threads:
+            from odradek.broker.requests.first_use import FirstUse
+
+            self._first_use = FirstUse(self._threads.executor)
         self._failure: Exception | None = None
         self._failed = asyncio.Event()
         self._directories: ReplicaDirectories | None = None
@@ -254,6 +263,8 @@ class BrokerServer:
         gate.open()
         server.serve(dispatch)
         self._leave = member.shut_down
+        if self._first_use is not None:
+            begin(self._first_use.preparing(), "the import of the modules of requests")
 
     def _endpoints(self) -> list[ListenEndpoint]:
         """Return the endpoints to listen on.
@@ -583,14 +594,13 @@ class BrokerServer:
 
     def _request_handler(self) -> Dispatch:
         """Return the function that connections call with each request."""
-        dispatch = Dispatcher(self.services).dispatch
+        dispatch = Dispatcher(self.services, first_use=self._first_use).dispatch
         interceptor = self._environment.interceptor
         if interceptor is None:
             return dispatch
 
         def execute(connection: Connection, frame: memoryview) -> Chunks | Result[Chunks]:
-            reply = dispatch(connection, frame)
-            return [reply[FRAME_SIZE_BYTES:]] if isinstance(reply, bytes) else reply
+            return without_size(dispatch(connection, frame))
 
         def intercept(connection: Connection, frame: memoryview) -> Reply:
             return interceptor.intercept(connection, frame, partial(execute, connection, frame))
@@ -601,8 +611,16 @@ class BrokerServer:
         self._periodic = PeriodicTasks(self.services)
         self._periodic.start()
         self._cleaner_timer = self._timers.call_later(
-            CLEANER_DELAY_S, lambda: self.log_cleaner.start()
+            CLEANER_DELAY_S, lambda: begin(self._start_cleaner(), "the start of the log cleaner")
         )
+
+    def _start_cleaner(self) -> Generator[asyncio.Future[None], None, None]:
+        """Start the log cleaner, after a thread has imported its modules."""
+        if self._first_use is not None:
+            yield self._first_use.import_later_modules()
+            if self._first_use.is_stopped:
+                return
+        self.log_cleaner.start()
 
     # --- stop ---
 
@@ -615,6 +633,8 @@ class BrokerServer:
         leave, self._leave = self._leave, None
         if leave is not None and self._failure is None:
             await leave()
+        if self._first_use is not None:
+            self._first_use.stop()
         await self._stopping.run()
         await self._threads.end(self._stopping.limits.threads_ms)
         if self._collector is not None:

@@ -94,6 +94,7 @@ def _make_server(
         cluster_store=None if cluster is None else cluster.create_store,
         cluster_settings=None if cluster is None else cluster.settings,
         collector=Collector(),
+        imports_on_threads=True,
     )
 
 

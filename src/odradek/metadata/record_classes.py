@@ -80,12 +80,17 @@ _STRUCTS = {
 _WORD = re.compile("(?<!^)(?=[A-Z])")
 
 
+def module_of(record: str) -> str:
+    """Return the name of the module that has the class of a record."""
+    return f"odradek.protocol.messages.{_WORD.sub('_', record).lower()}"
+
+
 def __getattr__(name: str) -> object:
     """Import a class. The next access finds it in the module."""
     record = _STRUCTS.get(name, name)
     if record not in RECORD_TYPES.values():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"odradek.protocol.messages.{_WORD.sub('_', record).lower()}")
+    module = import_module(module_of(record))
     found: object = getattr(module, name)
     globals()[name] = found
     return found

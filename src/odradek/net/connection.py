@@ -67,6 +67,12 @@ them.
 """
 Dispatch = Callable[["Connection", memoryview], Reply]
 
+
+def without_size(reply: Reply) -> Chunks | Result[Chunks]:
+    """Return a reply without the size in front of a complete response."""
+    return [reply[FRAME_SIZE_BYTES:]] if isinstance(reply, bytes) else reply
+
+
 # Reasons why requests of a connection may not start now, as bits of `_hold`. 0: they may.
 _EXECUTING = 1  # The previous request is being executed.
 _UNSENT = 2  # Responses wait until the peer has received earlier ones.

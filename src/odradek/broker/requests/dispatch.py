@@ -44,7 +44,7 @@ from odradek.broker.requests.repeated_produce import RepeatedProduce
 from odradek.broker.requests.shape_budget import ShapeBudget
 from odradek.broker.requests.throttling import throttled_produce
 from odradek.collector import postponed_full_collections
-from odradek.net.connection import Chunks, CloseConnection, Reply
+from odradek.net.connection import Chunks, CloseConnection, Reply, without_size
 from odradek.net.sender import BYTES, Chunk, close_regions
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import (
@@ -65,6 +65,7 @@ from odradek.slicing import ELEMENTS_UNSLICED_MAX, in_slices, sliced
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
+    from odradek.broker.requests.first_use import FirstUse
     from odradek.net.connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -158,6 +159,7 @@ class Dispatcher:
 
     __slots__ = (
         "_entries",
+        "_first_use",
         "_inter_broker_entries",
         "_long_inter_broker_requests",
         "_long_requests",
@@ -167,8 +169,14 @@ class Dispatcher:
         "_services",
     )
 
-    def __init__(self, services: Services, shape_budget: ShapeBudget | None = None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        shape_budget: ShapeBudget | None = None,
+        first_use: FirstUse | None = None,
+    ) -> None:
         self._services = services
+        self._first_use = first_use
         self._produce_quota = services.quotas.produce
         self._repeated = RepeatedProduce(services, shape_budget or ShapeBudget())
         self._repeated_fetch = RepeatedFetch(services)
@@ -200,6 +208,9 @@ class Dispatcher:
                         correlation_id.to_bytes(4, "big", signed=True),
                         _UNSUPPORTED_API_VERSIONS,
                     ]
+                first_use = self._first_use
+                if first_use is not None and not first_use.is_prepared(api_key, version):
+                    return run(self._dispatch_prepared(connection, frame, first_use))
                 entry = self._load(connection, api_key, version)
             request = entry.decode(frame, pos, ELEMENTS_UNSLICED_MAX)[0]
         except TooManyElements:
@@ -235,6 +246,15 @@ class Dispatcher:
         except Exception as error:
             raise _bug(context, error) from error
         return chunks
+
+    async def _dispatch_prepared(
+        self, connection: Connection, frame: memoryview, first_use: FirstUse
+    ) -> Result[Chunks]:
+        """Execute the first request of a kind after its modules have been imported on a thread."""
+        api_key, version, *_ = parse_request_header(frame)
+        await first_use.prepare(api_key, version)
+        reply = without_size(self.dispatch(connection, frame))
+        return reply if isinstance(reply, Result) else Result(reply)
 
     async def _execute_long(
         self, entry: _Entry, context: _LongRequestContext, frame: memoryview, pos: int

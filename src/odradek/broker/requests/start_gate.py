@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 
 from odradek.broker.requests.apis import INTER_BROKER_APIS
-from odradek.net.connection import Chunks, Connection, Dispatch, Reply
+from odradek.net.connection import Chunks, Connection, Dispatch, Reply, without_size
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.framing import FRAME_SIZE_BYTES
 from odradek.result_tasks import run
 from odradek.results import Result
 
@@ -42,7 +41,5 @@ class StartGate:
 
     async def _wait(self, connection: Connection, frame: memoryview) -> Result[Chunks]:
         await self._opened.wait()
-        reply = self._dispatch(connection, frame)
-        if isinstance(reply, Result):
-            return reply
-        return Result([reply[FRAME_SIZE_BYTES:]] if isinstance(reply, bytes) else reply)
+        reply = without_size(self._dispatch(connection, frame))
+        return reply if isinstance(reply, Result) else Result(reply)
