@@ -35,6 +35,7 @@ COMMON = (
     "broker ends: power",
     "logs cut by a power cut",
     "replays checked",
+    "replays of compacted logs",
     *(f"fault {name}" for name in FAULTS),
 )
 FRESH_SEEDS_MIN = 30

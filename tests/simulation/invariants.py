@@ -255,8 +255,13 @@ class Producer(NamedTuple):
 
 def replay_producers(chain: Chain, first_offset: int) -> dict[int, Producer]:
     """Return the producers of the batches from `first_offset` on."""
+    return producers_of(chain.headers[bisect_right(chain.ends, first_offset) :])
+
+
+def producers_of(headers: Iterable[BatchHeader]) -> dict[int, Producer]:
+    """Return the producers of these batches."""
     found: dict[int, Producer] = {}
-    for header in chain.headers[bisect_right(chain.ends, first_offset) :]:
+    for header in headers:
         if header.producer_id < 0:
             continue
         before = found.get(header.producer_id)
@@ -285,6 +290,52 @@ def check_producers(
         count = len(expected.batches)
         if found.epoch != expected.epoch or (count and found.batches[-count:] != expected.batches):
             yield f"producer {producer_id} has {found}, a replay has {expected}"
+
+
+def check_compacted_epochs(
+    headers: Iterable[BatchHeader], log_start: int, entries: Iterable[tuple[int, int]]
+) -> Iterator[str]:
+    """The epoch cache has the epoch of each batch that compaction has left, at its offset.
+
+    The start of an epoch may be below its first batch, and an epoch may have no batch.
+    """
+    found = list(entries)
+    if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(found)):
+        yield f"the epoch cache does not increase: {found}"
+    for header in headers:
+        if header.last_offset < log_start:
+            continue
+        offset, epoch = max(header.base_offset, log_start), header.partition_leader_epoch
+        begun = [each for each, start in found if start <= offset]
+        if not begun or begun[-1] != epoch or _begins_within(found, offset, header.last_offset):
+            yield f"offset {offset} has epoch {epoch} in the log, and the cache is {found}"
+
+
+def _begins_within(entries: Iterable[tuple[int, int]], first: int, last: int) -> bool:
+    """Return whether an epoch begins above the offset `first`, and not above `last`."""
+    return any(first < start <= last for _, start in entries)
+
+
+def check_compacted_producers(
+    headers: Sequence[BatchHeader], actual: Mapping[int, Producer], log_end: int
+) -> Iterator[str]:
+    """The broker's producers have all batches that compaction has left of their windows.
+
+    Compaction removes batches, so a replay of the log has fewer of them than the broker.
+    """
+    for producer_id, known in actual.items():
+        if any(last_offset >= log_end for _, _, last_offset in known.batches):
+            yield f"producer {producer_id} has {known}, and the log ends at {log_end}"
+    for producer_id, left in producers_of(headers).items():
+        found = actual.get(producer_id)
+        if found is None or found.epoch < left.epoch:
+            yield f"producer {producer_id} has {found}, and {left} is in the log"
+        elif found.epoch == left.epoch and left.batches:
+            first = found.batches[0][2] if found.batches else -1
+            if not {batch for batch in left.batches if batch[2] >= first} <= {*found.batches}:
+                yield f"producer {producer_id} has {found}, and {left} is in the log"
+            elif found.batches[-1][2] < left.batches[-1][2]:
+                yield f"producer {producer_id} has {found}, and a later batch {left} is in the log"
 
 
 class PartitionState(NamedTuple):

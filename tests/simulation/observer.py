@@ -26,6 +26,8 @@ from tests.simulation.invariants import (
     Producer,
     ReplicaModel,
     check_bounds,
+    check_compacted_epochs,
+    check_compacted_producers,
     check_epochs,
     check_producers,
     check_recovery,
@@ -83,6 +85,7 @@ class Observer:
         self.models: dict[PartitionKey, ReplicaModel] = {}
         self.checks = 0
         self.replays = 0
+        self.compacted_replays = 0
         self.truncations = 0
         self.cuts = 0
         self._report = report
@@ -468,6 +471,8 @@ class Observer:
         if model is None or model.seen is None or log.log_dir.offline or log.closed:
             return
         if model.compacted:
+            if not log.is_truncating:
+                self._replay_compacted(model, log)
             self._check_compacted(key_of(partition), model, log)
             return
         if model.chain.end != log.log_end_offset:
@@ -475,6 +480,34 @@ class Observer:
         self.replays += 1
         for problem in self._replayed(model, log):
             self._report(f"{model.name}: {problem}")
+
+    def _replay_compacted(self, model: ReplicaModel, log: Any) -> None:
+        """Compare producers and epoch cache with the batches that compaction has left."""
+        found = self._headers(log)
+        if found is None or (found and found[-1].last_offset >= log.log_end_offset):
+            return  # a segment is being replaced, or a step is in progress
+        self.replays += 1
+        self.compacted_replays += 1
+        headers = [each for each in found if each.base_offset >= _first_base(log)]
+        problems = [
+            *check_compacted_epochs(headers, log.log_start_offset, log.epochs.entries()),
+            *check_compacted_producers(headers, _producers_of(log), log.log_end_offset),
+        ]
+        for problem in problems:
+            self._report(f"{model.name}: {problem}")
+
+    def _headers(self, log: Any) -> list[BatchHeader] | None:
+        """Return the headers of all batches, or None while a segment is being replaced."""
+        found: list[BatchHeader] = []
+        for segment in list(log.segments):
+            inode = self._inode(segment.file.path)
+            if inode is None or len(inode.data) < segment.size:
+                return None
+            position = 0
+            while position + HEADER_BYTES <= segment.size:
+                found.append(parse_header(inode.data, position))
+                position += found[-1].size_bytes
+        return found
 
     def _check_compacted(self, key: PartitionKey, model: ReplicaModel, log: Any) -> None:
         """The log has the newest committed record of each key below its high watermark.
@@ -514,14 +547,8 @@ class Observer:
         yield from check_epochs(
             chain, log.log_start_offset, log.log_end_offset, log.epochs.entries()
         )
-        actual = {
-            producer_id: Producer(
-                entry.epoch, tuple((batch[0], batch[1], batch[2]) for batch in entry.batches)
-            )
-            for producer_id, entry in log.producers.producers.items()
-        }
         first = _first_base(log)
-        yield from check_producers(replay_producers(chain, first), actual, first)
+        yield from check_producers(replay_producers(chain, first), _producers_of(log), first)
         yield from self._durable(model, log)
 
     def _unflushed(self, log: Any, end: int) -> Iterator[str]:
@@ -573,6 +600,16 @@ class Observer:
                 return False
             node = node.names[part]
         return True
+
+
+def _producers_of(log: Any) -> dict[int, Producer]:
+    """Return the producer state of the broker."""
+    return {
+        producer_id: Producer(
+            entry.epoch, tuple((batch[0], batch[1], batch[2]) for batch in entry.batches)
+        )
+        for producer_id, entry in log.producers.producers.items()
+    }
 
 
 def key_of(partition: Any) -> PartitionKey:

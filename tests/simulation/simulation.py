@@ -415,6 +415,7 @@ class Simulation:
         for observer in self.observers.values():
             self.counts["invariants checked"] += observer.checks
             self.counts["replays checked"] += observer.replays
+            self.counts["replays of compacted logs"] += observer.compacted_replays
             self.counts["logs truncated"] += observer.truncations
             self.counts["logs cut by a power cut"] += observer.cuts
         self.counts["ISR shrinks by lag"] = self.cluster.shrinks_by_lag

@@ -17,11 +17,14 @@ from tests.simulation.invariants import (
     Producer,
     ReplicaModel,
     check_bounds,
+    check_compacted_epochs,
+    check_compacted_producers,
     check_epochs,
     check_producers,
     check_recovery,
     check_step,
     check_truncation,
+    producers_of,
     replay_producers,
 )
 
@@ -197,6 +200,54 @@ def test_producers_equal_a_replay_of_the_log() -> None:
     removed = {**replayed, 8: Producer(0, ((0, 0, 3),))}
     assert [*check_producers(replayed, removed, 3)], "its batch was truncated"
     assert not [*check_producers(replayed, removed, 4)], "its batch was deleted"
+
+
+def test_the_epoch_cache_has_the_epochs_of_what_compaction_has_left() -> None:
+    left = [LOG.headers[1], LOG.headers[2]]  # offsets 2 and 3 of epoch 1, 4 and 5 of epoch 3
+    for entries in ([(1, 0), (3, 4)], [(1, 2), (3, 4)], [(1, 0), (3, 4), (5, 6)]):
+        assert not [*check_compacted_epochs(left, 0, entries)], entries
+    assert not [*check_compacted_epochs(left, 3, [(1, 3), (3, 4)])], "the log begins in a batch"
+    assert not [*check_compacted_epochs(left, 4, [(3, 4)])], "the first epoch was deleted"
+    assert not [
+        *check_compacted_epochs([LOG.headers[0], LOG.headers[2]], 0, [(1, 0), (2, 2), (3, 3)])
+    ]
+    for entries in ([(1, 0), (3, 5)], [(1, 0)], [(3, 4)], [(1, 3), (3, 4)], [(1, 0), (3, 3)], []):
+        assert [*check_compacted_epochs(left, 0, entries)], entries
+    assert [*check_compacted_epochs(left, 0, [(1, 0), (3, 4), (4, 5)])]
+    assert [*check_compacted_epochs([], 0, [(3, 0), (1, 4)])]
+
+
+def test_producers_have_the_batches_that_compaction_has_left() -> None:
+    log = Chain()
+    for number in range(9):
+        batch = build_batch(
+            [Record(None, b"v")],
+            base_offset=number,
+            producer_id=9,
+            producer_epoch=0,
+            base_sequence=number,
+        )
+        log.append(parse_header(batch), bytes(batch))
+    left = [log.headers[number] for number in (1, 5, 8)]
+    window = tuple((number, number, number) for number in range(4, 9))
+    for known in (
+        Producer(0, window),
+        Producer(1, ()),
+        producers_of(left)[9],
+        Producer(0, (*window[1:], (9, 9, 9))),  # offset 9 was removed by a truncation
+    ):
+        assert not [*check_compacted_producers(left, {9: known}, 10)], known
+    for known in (
+        Producer(0, window[:-1]),
+        Producer(0, (window[0], *window[2:])),
+        Producer(0, ()),
+        Producer(0, (*window[1:], (10, 10, 10))),
+    ):
+        assert [*check_compacted_producers(left, {9: known}, 10)], known
+    assert [*check_compacted_producers(left, {}, 10)]
+    raised = build_batch([Record(None, b"v")], base_offset=9, producer_id=9, producer_epoch=1)
+    later = [*left, parse_header(raised)]
+    assert [*check_compacted_producers(later, {9: Producer(0, window)}, 10)], "an older epoch"
 
 
 def test_an_epoch_has_one_leader() -> None:

@@ -315,9 +315,27 @@ def test_a_compacted_log_without_its_newest_records_is_found(world: World) -> No
     assert shared.newest.end == shared.high_watermark > end
     observer._replay(partition)
     assert world.simulation.counts["compacted logs checked"] and not world.first_violation
+    assert observer.compacted_replays
     shared.newest.records[b"key"] = KeyedRecord(partition.log.high_watermark - 1, b"key", b"other")
     observer._replay(partition)
     assert "the newest record of key b'key'" in world.first_violation
+
+
+@pytest.mark.parametrize("state", ["producers", "epochs"])
+def test_a_compacted_log_without_the_state_of_its_batches_is_found(
+    world: World, state: str
+) -> None:
+    observer, partition = world.observer(world.leader), world.partition(world.leader)
+    observer.models[world.key].compacted = True
+    observer._replay(partition)
+    assert observer.compacted_replays and not world.first_violation
+    if state == "producers":
+        partition.log.producers.producers.clear()
+    else:
+        partition.log.epochs.truncate_from_end(0)
+    observer._replay(partition)
+    expected = "producer " if state == "producers" else "and the cache is []"
+    assert expected in world.first_violation
 
 
 def test_a_step_finds_two_leaders_of_an_epoch(world: World) -> None:
