@@ -8,6 +8,7 @@ one gives the reason next to it. A change that lowers one lowers the pinned numb
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import struct
 import time
@@ -27,6 +28,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
 from odradek.records.record import Record, build_batch
+from odradek.replication import record_append
 from odradek.replication.follower_news import FollowerNews
 from odradek.replication.partition import Partition
 from testkit.requests import batch, fetch, produce
@@ -88,9 +90,11 @@ def framed(request: Any, version: int) -> bytes:
 
 @contextmanager
 def running_broker(directory: Path) -> Iterator[tuple[asyncio.Runner, BrokerServer]]:
+    """Run a broker whose requests end no time slice because the machine is busy."""
     properties = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
     server = BrokerServer(BrokerConfig.from_properties(properties), store=MemoryStore())
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_append, "SLICE_MS", math.inf)
         runner.run(server.start())
         try:
             runner.run(server.create_topic("t", len(RECORD_COUNTS)))
