@@ -23,6 +23,9 @@ from tests.cluster.conftest import Processes
 LIMIT_S = 60.0
 ATTEMPT_S = 3.0
 QUIET = {"log_level": 0}
+RETRIABLE = (KafkaError._TIMED_OUT, -137)
+"""Errors of a request to a broker that was killed. -137 is librdkafka's _DESTROY_BROKER, for which
+its Python binding has no name: the broker left the metadata before it responded."""
 
 
 def _admin(servers: str) -> AdminClient:
@@ -41,7 +44,7 @@ def _create(servers: str, name: str, *, partitions: int = 3) -> None:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return
-            if time.monotonic() > deadline or error.args[0].code() != KafkaError._TIMED_OUT:
+            if time.monotonic() > deadline or error.args[0].code() not in RETRIABLE:
                 raise
         else:
             return
