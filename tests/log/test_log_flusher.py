@@ -14,6 +14,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import KafkaError
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.state import checkpoints
+from odradek.log.unified_log import UnifiedLog
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
@@ -31,6 +32,15 @@ from tests.log.builders import (
 SYNCED_AT_ONCE = LogConfig(flush_messages=1)
 
 
+def roll_without_fsync(files: FaultyFiles, log: UnifiedLog) -> None:
+    """Roll the log and append to it. Fail if that makes an fsync."""
+    files.fail_fsync = OSError("an fsync on the owner's thread")
+    log.roll(NOW_MS)
+    append(log, [b"2"])
+    assert files.fail_fsync is not None
+    files.fail_fsync = None
+
+
 def test_a_roll_waits_for_no_fsync(tmp_path: Path) -> None:
     files = FaultyFiles()
     manager = open_manager(tmp_path, SYNCED_AT_ONCE, files)
@@ -39,11 +49,7 @@ def test_a_roll_waits_for_no_fsync(tmp_path: Path) -> None:
     log.flush()
     manager.maintain(NOW_MS)
     assert log.recovery_point == log.log_end_offset
-    files.fail_fsync = OSError("an fsync on the owner's thread")
-    log.roll(NOW_MS)
-    append(log, [b"2"])
-    assert files.fail_fsync is not None
-    files.fail_fsync = None
+    roll_without_fsync(files, log)
     manager.close()
 
 
@@ -364,11 +370,7 @@ def test_first_roll_of_a_new_log_makes_no_fsync_after_the_sync_of_new_logs(tmp_p
     log = open_log(manager)
     append(log, [b"1"])
     manager.sync_new_logs()
-    files.fail_fsync = OSError("an fsync on the owner's thread")
-    log.roll(NOW_MS)
-    append(log, [b"2"])
-    assert files.fail_fsync is not None
-    files.fail_fsync = None
+    roll_without_fsync(files, log)
     manager.close()
 
 

@@ -178,9 +178,10 @@ def test_the_epoch_cache_ends_each_epoch_as_the_log_does() -> None:
     assert not [*check_epochs(LOG, 4, 6, [(3, 4)])], "the first epoch was deleted"
 
 
-def test_producers_equal_a_replay_of_the_log() -> None:
+def produced(count: int) -> Chain:
+    """Return a log with `count` batches of one record, all of one producer."""
     log = Chain()
-    for number in range(7):
+    for number in range(count):
         batch = build_batch(
             [Record(None, b"v")],
             base_offset=number,
@@ -189,6 +190,11 @@ def test_producers_equal_a_replay_of_the_log() -> None:
             base_sequence=number,
         )
         log.append(parse_header(batch), bytes(batch))
+    return log
+
+
+def test_producers_equal_a_replay_of_the_log() -> None:
+    log = produced(7)
     replayed = replay_producers(log, 0)
     window = tuple((number, number, number) for number in range(2, 7))
     assert replayed == {9: Producer(0, window)}
@@ -218,16 +224,7 @@ def test_the_epoch_cache_has_the_epochs_of_what_compaction_has_left() -> None:
 
 
 def test_producers_have_the_batches_that_compaction_has_left() -> None:
-    log = Chain()
-    for number in range(9):
-        batch = build_batch(
-            [Record(None, b"v")],
-            base_offset=number,
-            producer_id=9,
-            producer_epoch=0,
-            base_sequence=number,
-        )
-        log.append(parse_header(batch), bytes(batch))
+    log = produced(9)
     left = [log.headers[number] for number in (1, 5, 8)]
     window = tuple((number, number, number) for number in range(4, 9))
     for known in (
