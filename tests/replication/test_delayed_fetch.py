@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from odradek.environment.clock import ManualClock
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.log.log_read import LogReadInfo
-from odradek.replication.delayed_fetch import UNWATCHED_PER_SLICE, FetchParams, fetch
+from odradek.replication.delayed_fetch import UNTIMED_MAX, UNWATCHED_PER_SLICE, FetchParams, fetch
 from odradek.replication.fetch_data import FetchIsolation, FetchPartitionData
 from odradek.replication.partition import Partition
 from odradek.replication.purgatory import Purgatory
@@ -44,6 +45,7 @@ class Manager:
         self.logs = [ListLog() for _ in range(count)]
         self.partitions = [partition_of(log, index=at) for at, log in enumerate(self.logs)]
         self.fetches = Purgatory(asyncio.get_running_loop(), LoopTimers(), 2)
+        self.clock = ManualClock()
         self.is_out_of_files = False
 
     def find(self, topic: str, index: int) -> Partition | None:
@@ -128,6 +130,70 @@ def test_fetch_of_many_partitions_stops_watching_them_in_slices(
         assert not result.completed
 
     run(check, partitions=2 * UNWATCHED_PER_SLICE + 1)
+
+
+def test_slow_reads_end_the_time_slice_before_the_limit_of_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For example reads that open the files of their logs."""
+    slices = count_slices(monkeypatch)
+
+    async def check(manager: Manager) -> None:
+        slow_reads(monkeypatch, manager)
+        data = await wait(manager.fetch(min_bytes=0))
+        assert len(data) == 5 * UNTIMED_MAX
+        assert len(slices) == 4
+        assert manager.is_idle
+
+    run(check, partitions=5 * UNTIMED_MAX)
+
+
+@pytest.mark.parametrize("isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.COMMITTED])
+@pytest.mark.parametrize("appended_to", [0, UNTIMED_MAX, 2 * UNTIMED_MAX])
+def test_fetch_counts_records_appended_between_two_slices_of_slow_reads(
+    monkeypatch: pytest.MonkeyPatch, isolation: FetchIsolation, appended_to: int
+) -> None:
+    async def check(manager: Manager) -> None:
+        slow_reads(monkeypatch, manager)
+        result = manager.fetch(isolation=isolation, min_bytes=100)
+        while not manager.logs[UNTIMED_MAX].reads:
+            assert not result.executed
+            await asyncio.sleep(0)
+        manager.partitions[appended_to].append(BATCH, 1, 0)
+        async with asyncio.timeout(120):
+            assert sum(sizes(await wait(result))) == 100
+        assert manager.is_idle
+
+    run(check, partitions=3 * UNTIMED_MAX)
+
+
+def test_fetch_counts_records_appended_between_slow_reads_after_a_read_from_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def check(manager: Manager) -> None:
+        manager.logs[1].is_cold = True
+        slow_reads(monkeypatch, manager)
+        result = manager.fetch(min_bytes=100)
+        while not manager.logs[-1].reads:
+            assert not result.executed
+            await asyncio.sleep(0)
+        manager.partitions[0].append(BATCH, 1, 0)
+        async with asyncio.timeout(120):
+            assert sum(sizes(await wait(result))) == 100
+        assert manager.is_idle
+
+    run(check, partitions=3 * UNTIMED_MAX)
+
+
+def slow_reads(monkeypatch: pytest.MonkeyPatch, manager: Manager) -> None:
+    """Let each read take a millisecond."""
+    read = Partition.read
+
+    def slow(partition: Partition, *arguments: Any, **named: Any) -> FetchPartitionData:
+        manager.clock.advance(1)
+        return read(partition, *arguments, **named)
+
+    monkeypatch.setattr(Partition, "read", slow)
 
 
 @pytest.mark.parametrize("isolation", [FetchIsolation.HIGH_WATERMARK, FetchIsolation.COMMITTED])

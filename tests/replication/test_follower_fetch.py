@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from odradek.environment.clock import ManualClock
 from odradek.environment.timers import LoopTimers
 from odradek.errors import ErrorCode
 from odradek.ids import TopicPartition
@@ -596,6 +597,7 @@ def test_follower_that_has_lost_records_moves_back_in_its_session(run: Callable[
 class UnreadableManager:
     """A manager whose partitions cannot be read, for lack of memory."""
 
+    clock = ManualClock()
     is_out_of_files = False
 
     def __init__(self) -> None:

@@ -20,11 +20,12 @@ from odradek.replication.fetch_data import ColdRead, FetchIsolation, FetchPartit
 from odradek.replication.partition import Partition
 from odradek.replication.purgatory import DelayedOperation, Purgatory
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_PER_SLICE, Pause, begin, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, SLICE_MS, Pause, begin, sliced
 
 if TYPE_CHECKING:
     import asyncio
 
+    from odradek.environment.clock import Clock
     from odradek.ids import Uuid
     from odradek.log.log_read import LogReadInfo
 
@@ -39,6 +40,9 @@ COLD_PASSES_MAX = 100
 """A fetch that reads from the disk may be overtaken by appends and has to read again. After this
 many passes it responds with the data of the last one."""
 
+UNTIMED_MAX = 8
+"""Partitions between two readings of the clock. A fetch with fewer does not read it."""
+
 UNWATCHED_PER_SLICE = 1_000
 """Partitions that a completed fetch stops watching in one time slice."""
 
@@ -47,6 +51,9 @@ FetchData = list[FetchPartitionData]
 
 class FetchManager(Protocol):
     """The part of `ReplicaManager` that a fetch uses."""
+
+    @property
+    def clock(self) -> Clock: ...
 
     @property
     def fetches(self) -> Purgatory: ...
@@ -100,8 +107,9 @@ class LogRead:
         has_news: The response must not wait. A partition has an error or a divergence, or was not
             read because the regions of responses hold too many files.
         partitions: The partitions that exist on this broker.
-        was_cold: The pass waited for the disk. Partitions may have changed since their limits were
-            taken.
+        delayed: The operation that watches each partition from the time of its read, if any.
+        was_cold: The pass waited, for the disk or a time slice, while no operation watched the
+            partitions. They may have changed since their limits were taken.
         slice_elements: Number of partitions that are read in one time slice.
     """
 
@@ -112,6 +120,7 @@ class LogRead:
         "_manager",
         "_params",
         "data",
+        "delayed",
         "has_news",
         "partitions",
         "size_bytes",
@@ -126,37 +135,64 @@ class LogRead:
         self.has_news = False
         # A dictionary, because a partition that is read from the disk is added twice.
         self.partitions: dict[Partition, None] = {}
+        self.delayed: DelayedFetch | None = None
         self.was_cold = False
         # By position in `data`: high watermark and last stable offset at the time when a read from
         # the disk was submitted to a thread. `data` has the values at the time when the thread
         # ended.
         self._cold_limits: dict[int, tuple[int, int]] = {}
 
+    def delay(self, targets: Sequence[FetchTarget]) -> DelayedFetch:
+        """Have an operation watch the partitions, which were read in this time slice."""
+        manager, params = self._manager, self._params
+        self.delayed = delayed = DelayedFetch(manager, params, targets)
+        if manager.fetches.watch(delayed, params.max_wait_ms, len(targets)):
+            for partition in self.partitions:
+                delayed.watch(partition)
+        return delayed
+
     def in_slices(
-        self, targets: Sequence[FetchTarget], delayed: DelayedFetch | None
+        self, targets: Sequence[FetchTarget], *, may_delay: bool = False
     ) -> Generator[Pause, None, None]:
         """Read all `targets`. Yield at the end of each time slice, and for reads from the disk.
 
-        `delayed` watches each partition from the time of its read.
+        The clock ends a slice, too. For example, a read may have to open the files of a log.
+
+        Args:
+            targets: The partitions.
+            may_delay: Whether the fetch is delayed if it does not end in one slice. Bytes that are
+                appended between two slices are counted then.
         """
-        left = self.slice_elements
+        clock, left = self._manager.clock, self.slice_elements
+        ends_ms: float | None = None
+        if targets[UNTIMED_MAX:]:
+            ends_ms = clock.monotonic_ms() + SLICE_MS
         try:
             for target in targets:
-                if not left:
-                    left = self.slice_elements
+                if not left or (
+                    ends_ms is not None
+                    and not left % UNTIMED_MAX
+                    and clock.monotonic_ms() > ends_ms
+                ):
+                    if self.delayed is None:
+                        if may_delay and not self.was_cold:
+                            self.delay(targets)
+                        else:
+                            self.was_cold = True
                     yield None
+                    left, ends_ms = self.slice_elements, clock.monotonic_ms() + SLICE_MS
                 left -= 1
                 try:
-                    data = self._read(target, delayed)
+                    data = self._read(target)
                 except ColdRead as cold:
-                    data = yield from self._read_cold(target, delayed, cold)
+                    data = yield from self._read_cold(target, cold)
                 self.data.append(data)
         except BaseException:
             close_regions(self.data)
             raise
 
     def _read_cold(
-        self, target: FetchTarget, delayed: DelayedFetch | None, cold: ColdRead
+        self, target: FetchTarget, cold: ColdRead
     ) -> Generator[Pause, None, FetchPartitionData]:
         """Read from the disk on a thread, and use the result if it is still valid.
 
@@ -176,14 +212,13 @@ class LogRead:
                 cold_read.cancel()
             is_same = self._manager.find(target.topic, target.partition) is partition
             try:
-                return self._read(target, delayed, cold_read.result if is_same else None)
+                return self._read(target, cold_read.result if is_same else None)
             except ColdRead as again:
                 cold = again
 
     def _read(
         self,
         target: FetchTarget,
-        delayed: DelayedFetch | None,
         cold_result: Callable[[], LogReadInfo] | None = None,
     ) -> FetchPartitionData:
         params = self._params
@@ -192,8 +227,8 @@ class LogRead:
             self.has_news = True
             return self._missing(target.topic, target.partition)
         self.partitions[partition] = None
-        if delayed is not None:
-            delayed.watch(partition)
+        if self.delayed is not None:
+            self.delayed.watch(partition)
         if self.size_bytes and cold_result is None and self._manager.is_out_of_files:
             self.has_news = True
             log = partition.log
@@ -369,28 +404,26 @@ class DelayedFetch(DelayedOperation):
 
     def _last_read(self) -> Generator[Pause, None, Result[FetchData]]:
         read = LogRead(self._manager, self._params)
-        yield from read.in_slices(self._targets, None)
+        yield from read.in_slices(self._targets)
         return Result(read.data)
 
 
-def fetch(  # noqa: C901 - calls are what this path costs
+def fetch(
     manager: FetchManager, params: FetchParams, targets: Sequence[FetchTarget]
 ) -> Generator[Pause, None, Result[FetchData]]:
     """Read the targets in time slices. Wait and read again if the data is not sufficient."""
-    delayed: DelayedFetch | None = None
-    if targets[ELEMENTS_PER_SLICE:]:
-        # Bytes that are appended between two time slices must be counted.
-        delayed = DelayedFetch(manager, params, targets)
-        manager.fetches.watch(delayed, params.max_wait_ms, len(targets))
     read = LogRead(manager, params)
+    if targets[ELEMENTS_PER_SLICE:]:
+        read.delay(targets)
     try:
-        yield from read.in_slices(targets, delayed)
-        if read.was_cold and delayed is None:
+        yield from read.in_slices(targets, may_delay=params.max_wait_ms > 0)
+        if read.was_cold and read.delayed is None:
             read = yield from _caught_up(read, manager, params, targets)
     except BaseException:
-        if delayed is not None:
-            delayed.cancel()
+        if read.delayed is not None:
+            read.delayed.cancel()
         raise
+    delayed = read.delayed
     if (
         read.size_bytes >= params.min_bytes
         or read.has_news
@@ -401,10 +434,7 @@ def fetch(  # noqa: C901 - calls are what this path costs
             delayed.cancel()
         return Result(read.data)
     if delayed is None:
-        delayed = DelayedFetch(manager, params, targets)
-        if manager.fetches.watch(delayed, params.max_wait_ms, len(targets)):
-            for partition in read.partitions:
-                delayed.watch(partition)
+        delayed = read.delay(targets)
         if read.was_cold and read.is_outdated(targets):
             delayed.interrupt()
     return delayed.wait(read)
@@ -422,5 +452,5 @@ def _caught_up(
             break
         close_regions(read.data)
         read = LogRead(manager, params)
-        yield from read.in_slices(targets, None)
+        yield from read.in_slices(targets)
     return read

@@ -82,7 +82,6 @@ class FollowerRead(LogRead):
     def _read(  # type: ignore[override]  # the targets are those of a session
         self,
         target: SessionTarget,
-        delayed: DelayedFetch | None,
         cold_result: Callable[[], LogReadInfo] | None = None,
     ) -> FetchPartitionData:
         partition = self._manager.find(target.topic, target.partition)
@@ -189,7 +188,7 @@ class DelayedFollowerFetch(DelayedFetch):
         news = self._news
         targets = list(dict.fromkeys((*self._first, *news.take(len(self._first)))))
         read = FollowerRead(self._manager, self._params, news, targets, updates=False)
-        yield from read.in_slices(targets, None)
+        yield from read.in_slices(targets)
         return read.result()
 
 
@@ -200,7 +199,7 @@ def fetch_for_follower(
     targets = news.take()
     is_cut = news.is_cut
     read = FollowerRead(manager, params, news, targets, updates=True)
-    yield from read.in_slices(targets, None)
+    yield from read.in_slices(targets)
     if read.size_bytes >= params.min_bytes or read.has_news or is_cut or params.max_wait_ms <= 0:
         return read.result()
     close_regions(read.data)

@@ -95,7 +95,7 @@ class ReplicaManager:
     ) -> None:
         self._node_id = node_id
         self._log_manager = log_manager
-        self._clock = clock
+        self.clock = clock
         self._timers = timers
         self._executor = executor
         self._log_config = log_config
@@ -548,14 +548,12 @@ class ReplicaManager:
         `timeout_ms`. If records make a flush due, they are acknowledged after the flush, with any
         `acks`.
         """
-        append = RecordAppend(
-            self, self._clock.time_ms(), acks, timeout_ms, internal_topics_allowed
-        )
+        append = RecordAppend(self, self.clock.time_ms(), acks, timeout_ms, internal_topics_allowed)
         if acks not in VALID_ACKS:
             error = KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
             return Result([AppendResult(None, error) for _ in entries])
         if entries[1:]:
-            return sliced(append.in_slices(entries, self._clock))
+            return sliced(append.in_slices(entries, self.clock))
         for entry in entries:
             append.append(entry)
         return append.finish()
@@ -577,7 +575,7 @@ class ReplicaManager:
         found = self.find(topic, partition)
         if found is None:
             raise KafkaError(self.unknown_code(topic, partition))
-        now_ms = self._clock.time_ms()
+        now_ms = self.clock.time_ms()
         guard = found.start_verification(producer_id, producer_epoch, sequence, now_ms, epoch_bump)
         return found.topic_partition, guard
 
@@ -621,7 +619,7 @@ class ReplicaManager:
                 NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR.
         """
         marker = EndTransactionMarker(committed, coordinator_epoch)
-        now_ms = self._clock.time_ms()
+        now_ms = self.clock.time_ms()
         batch = build_marker(producer_id, producer_epoch, marker, now_ms)
         origin = Origin(NO_GUARD, True, marker, transaction_version)
         return self._append_committed(topic_partition, batch, origin)
@@ -632,7 +630,7 @@ class ReplicaManager:
         partition = self._partitions.get(topic_partition)  # `find` would be one more call
         if partition is None:
             raise KafkaError(self.unknown_code(*topic_partition))
-        info = partition.append(memoryview(batch), ACKS_ALL, self._clock.time_ms(), origin)
+        info = partition.append(memoryview(batch), ACKS_ALL, self.clock.time_ms(), origin)
         if partition.log.high_watermark > info.last_offset:
             return Result(info)
         committed: PendingResult[LogAppendInfo] = PendingResult()
