@@ -18,7 +18,6 @@ from odradek.replication.fetch_session_handler import PARTITIONS_A_REQUEST_MAX
 from odradek.replication.leader_offsets import LOOKUPS_A_REQUEST_MAX
 from odradek.replication.replica_fetcher import (
     FLUSH_COST,
-    NEW_LOG_COST,
     RETRY_MS,
     SLICE_COST_MAX,
     TRUNCATION_COST,
@@ -157,51 +156,55 @@ def test_many_partitions_of_a_response_are_visited_in_slices(
     run_follower(tmp_path, test)
 
 
-def test_first_appends_to_many_logs_are_divided_into_slices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count = 5 * SLICE_COST_MAX // NEW_LOG_COST
-    slices = count_slices(monkeypatch)
-
-    async def test(it: Follower) -> None:
-        partitions = [it.partition(number) for number in range(count)]
-        it.follow_in_sync(*partitions)
-        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
-        for offset, slices_of_response in ((0, 4), (1, 0)):
-            slices.clear()
-            it.in_sync.answer(*(records(each, batches(offset, 1)) for each in range(count)))
-            await until(lambda: bool(it.in_sync.asked))
-            assert {each.log.log_end_offset for each in partitions} == {offset + 1}
-            assert len(slices) == slices_of_response
-
-    run_follower(tmp_path, test)
-
-
 def test_slow_appends_end_the_time_slice_before_its_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example the first records of a leader epoch in each log, which write a file."""
+    """For example the first append to each log, which creates its directory and files."""
     slices = count_slices(monkeypatch)
-    append_as_follower = UnifiedLog.append_as_follower
 
     async def test(it: Follower) -> None:
-        def slow(log: UnifiedLog, *arguments: Any, **named: Any) -> Any:
-            it.clock.advance(1)
-            return append_as_follower(log, *arguments, **named)
-
         partitions = [it.partition(number) for number in range(8)]
         it.follow_in_sync(*partitions)
         await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        slow_appends(monkeypatch, it)
+        slices.clear()
         it.in_sync.answer(*(records(each, batches(0, 1)) for each in range(8)))
         await until(lambda: bool(it.in_sync.asked))
-        monkeypatch.setattr(UnifiedLog, "append_as_follower", slow)
-        slices.clear()
-        it.in_sync.answer(*(records(each, batches(1, 1)) for each in range(8)))
-        await until(lambda: bool(it.in_sync.asked))
-        assert {each.log.log_end_offset for each in partitions} == {2}
+        assert {each.log.log_end_offset for each in partitions} == {1}
         assert len(slices) == 2
 
     run_follower(tmp_path, test)
+
+
+def test_slow_runs_of_one_partition_end_the_time_slice_before_its_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example runs that roll the segment."""
+    slices = count_slices(monkeypatch)
+    monkeypatch.setattr(replica_fetcher, "RUN_BYTES_MAX", len(batches(0, 1)))
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        slow_appends(monkeypatch, it)
+        slices.clear()
+        it.in_sync.answer(records(0, batches(0, 8)))
+        await until(lambda: bool(it.in_sync.asked))
+        assert partition.log.log_end_offset == 8
+        assert len(slices) == 2
+
+    run_follower(tmp_path, test)
+
+
+def slow_appends(monkeypatch: pytest.MonkeyPatch, it: Follower) -> None:
+    """Let each append of the follower take a millisecond."""
+    append_as_follower = UnifiedLog.append_as_follower
+
+    def slow(log: UnifiedLog, *arguments: Any, **named: Any) -> Any:
+        it.clock.advance(1)
+        return append_as_follower(log, *arguments, **named)
+
+    monkeypatch.setattr(UnifiedLog, "append_as_follower", slow)
 
 
 def test_response_of_the_other_connection_between_two_slices_ends_the_appends(

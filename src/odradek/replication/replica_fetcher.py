@@ -88,8 +88,6 @@ RUN_BYTES_MAX = 1_048_576
 SLICE_COST_MAX = 3_000
 """Maximum cost of a time slice. One unit is about a microsecond."""
 PARTITION_COST = 15
-NEW_LOG_COST = 750
-"""Cost of the first append to a log, which creates the directory and three files."""
 BATCH_COST = 2
 FLUSH_COST = 25
 TRUNCATION_COST = 50
@@ -440,8 +438,8 @@ class ReplicaFetcher:
     ) -> Generator[Pause, None, Result[None]]:
         """Apply a response in time slices. Each partition is checked in its slice.
 
-        The clock ends a slice, too. The first records of a leader epoch write a file, and others
-        may roll the segment.
+        The clock ends a slice, too. The first append to a log creates its directory and files, the
+        first one in a leader epoch writes a file, and any append may roll the segment.
         """
         session = connection.session
         session.responded(response.session_id, response.error_code)
@@ -466,16 +464,21 @@ class ReplicaFetcher:
                         self._without_records(sent, data, follow_up)
                     else:
                         assert isinstance(records, memoryview)
-                        if not replica.log.on_disk:
-                            cost += NEW_LOG_COST
                         info = self._append(session, replica, records, now_ms, data, follow_up)
                         if info is not None:
                             cost += info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
                             if info.size_bytes < len(records):
-                                rest = self._append_rest(
-                                    session, replica, records, info, now_ms, data, follow_up, cost
+                                info, cost, ends_ms = yield from self._append_rest(
+                                    session,
+                                    replica,
+                                    records,
+                                    info,
+                                    now_ms,
+                                    data,
+                                    follow_up,
+                                    cost,
+                                    ends_ms,
                                 )
-                                info, cost = yield from rest
                         self._appended(replica, data, info, follow_up)
             if any(follow_up):
                 yield from self._follow_up(follow_up, cost)
@@ -561,26 +564,27 @@ class ReplicaFetcher:
         data: PartitionData,
         follow_up: _FollowUp,
         cost: int,
-    ) -> Generator[None, None, tuple[FollowerAppendInfo | None, int]]:
+        ends_ms: float,
+    ) -> Generator[None, None, tuple[FollowerAppendInfo | None, int, float]]:
         """Append the runs after the first one in time slices.
 
         Returns:
-            The last run, or None if the replica was changed between two slices, and the cost of the
-            last slice.
+            The last run, or None if the replica was changed between two slices. The cost of the
+            last slice, and the time at which it ends.
         """
         generation, log = replica.generation, replica.log
         while True:
             records = records[info.size_bytes :]
             if len(records) < HEADER_BYTES or _first_size(records) > len(records):
-                return info, cost  # a part of a batch
-            if cost >= SLICE_COST_MAX:
-                cost = 0
+                return info, cost, ends_ms  # a part of a batch
+            if cost >= SLICE_COST_MAX or self._clock.monotonic_ms() > ends_ms:
                 yield
+                cost, ends_ms = 0, self._clock.monotonic_ms() + SLICE_MS
                 if replica.generation != generation or log.log_end_offset != info.log_end_offset:
-                    return None, cost
+                    return None, cost, ends_ms
             appended = self._append(session, replica, records, now_ms, data, follow_up)
             if appended is None:
-                return None, cost
+                return None, cost, ends_ms
             info = appended
             cost += info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
 
