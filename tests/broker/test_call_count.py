@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.broker import BrokerServer
+from odradek.broker.requests import repeated_produce
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.fetch_shapes import FetchShape
 from odradek.broker.requests.repeated_produce import SHAPES_MAX, RememberedShapes
@@ -28,7 +29,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
 from odradek.records.record import Record, build_batch
-from odradek.replication import record_append
+from odradek.replication import delayed_fetch, record_append
 from odradek.replication.follower_news import FollowerNews
 from odradek.replication.partition import Partition
 from testkit.requests import batch, fetch, produce
@@ -94,7 +95,8 @@ def running_broker(directory: Path) -> Iterator[tuple[asyncio.Runner, BrokerServ
     properties = {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"}
     server = BrokerServer(BrokerConfig.from_properties(properties), store=MemoryStore())
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_append, "SLICE_MS", math.inf)
+        for module in (record_append, repeated_produce, delayed_fetch):
+            patch.setattr(module, "SLICE_MS", math.inf)
         runner.run(server.start())
         try:
             runner.run(server.create_topic("t", len(RECORD_COUNTS)))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
+from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode
 from odradek.log.truncation import truncate_to
 from odradek.replication import record_append
@@ -17,6 +18,7 @@ from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, Partition
 from odradek.replication.record_append import AppendEntry, AppendResult
 from odradek.result_tasks import wait
 from odradek.results import Result
+from odradek.slicing import sliced
 from testkit.requests import batch
 from tests.replication.cluster_fakes import EPOCH, LEADER, A, B, Target, replication_of
 from tests.replication.fakes import HeldExecutor
@@ -89,6 +91,22 @@ def test_r3_record_that_another_leader_replaced_between_two_slices_is_not_acknow
         first, *_ = await wait(result)
         assert codes([first]) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         assert first.current_leader == (LEADER, 7)
+
+    run(test, partitions=2)
+
+
+def test_r3_record_of_another_path_that_was_replaced_between_two_slices_is_not_acknowledged(
+    run: Callable[..., None],
+) -> None:
+    async def test(broker: Broker) -> None:
+        first, second = (broker.manager.partition("t", at) for at in range(2))
+        append = record_append.RecordAppend(broker.manager, 0, ACKS_ALL, LONG_MS, False)
+        append.include(first, first.append(memoryview(batch(b"v", timestamp_ms=0)), ACKS_ALL, 0))
+        replace_records(broker, first)
+        result = sliced(append.in_slices([entry(1)], ManualClock()))
+        commit(first)
+        commit(second)
+        assert codes(await wait(result)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
 
     run(test, partitions=2)
 

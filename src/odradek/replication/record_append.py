@@ -144,6 +144,15 @@ class RecordAppend:
         self._fail_lost_records()
         return self.finish()
 
+    def include(self, partition: Partition, outcome: LogAppendInfo | KafkaError) -> None:
+        """Include an append that the caller has made in this time slice."""
+        if isinstance(outcome, KafkaError):
+            self.results.append(refused(partition, outcome))
+            return
+        self.results.append(AppendResult(outcome))
+        if partition.log.high_watermark <= outcome.last_offset:
+            self._require(partition, outcome, len(self.results) - 1)
+
     def append(self, entry: AppendEntry) -> int:
         """Append one entry, or begin to open it. Return its cost in elements of a slice."""
         partition = self._manager.find(entry.topic, entry.partition)

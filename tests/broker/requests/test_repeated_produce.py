@@ -47,6 +47,7 @@ from tests.broker.test_call_count import running_broker
 from tests.helpers.fast_path_hits import observed_hits
 from tests.helpers.mock_transport import open_connection
 from tests.helpers.remembered import remembered_shapes
+from tests.helpers.time_slices import count_slices
 
 TIMESTAMP_MS = 1_000
 TOPIC_RESOURCE = 2
@@ -407,6 +408,37 @@ def test_a_refused_batch_does_not_stop_the_appends_of_the_others(
         assert first == second
         assert ends(sides[0]) == ends(sides[1])
     assert hits == [True] * 3
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("version", [8, 9, 12, 13])
+def test_slow_appends_of_a_repeated_request_are_continued_in_time_slices(
+    sides: tuple[Side, Side],
+    hits: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    acks: int,
+) -> None:
+    """For example appends that roll the segments of their logs. A refused batch changes nothing."""
+    sides[0].connection.remembered = None
+    slices = count_slices(monkeypatch)
+    partitions = tuple(range(10))
+    for torn_at in (None, None, 1, 7):
+        replies, ends = [], []
+        for side in sides:
+            request = several(side, ("wide", partitions), acks=acks)
+            if torn_at is not None:
+                torn = request.topic_data[0].partition_data[torn_at]
+                torn.records = torn.records[:-1] + b"?"  # type: ignore[operator,index]
+            reply = side.execute(request_bytes(request, version, client_id="me"))
+            replies.append(reply.replace(side.topic_id("wide"), b""))
+            manager = side.server.services.replica_manager
+            ends.append([manager.partition("wide", at).log.log_end_offset for at in partitions])
+        assert replies[0] == replies[1]
+        assert ends[0] == ends[1]
+        monkeypatch.setattr(repeated_produce, "SLICE_MS", -1)
+    assert hits == [True] * 3
+    assert len(slices) == 3
 
 
 def test_too_many_or_repeated_partitions_take_the_general_path(

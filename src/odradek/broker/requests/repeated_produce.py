@@ -22,7 +22,7 @@ records are not committed. Tests change every byte of a frame and compare both p
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,8 +38,9 @@ from odradek.protocol.headers import REQUEST_NUMBERS, parse_request_header
 from odradek.protocol.wire import uvarint_rest
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER
-from odradek.replication.record_append import AppendResult, refused
+from odradek.replication.record_append import AppendEntry, AppendResult, RecordAppend, refused
 from odradek.results import PendingResult, Result
+from odradek.slicing import SLICE_MS, sliced
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
@@ -273,13 +274,21 @@ class RepeatedProduce:
         batches: dict[Partition, memoryview],
         rests: list[bytes],
     ) -> bytes | Result[Chunks]:
-        """Append all batches, also those after a refused one."""
-        now_ms = self._services.clock.time_ms()
+        """Append all batches, also those after a refused one.
+
+        Appends that take longer than a time slice, for example because they roll segments, are
+        continued in the next one.
+        """
+        clock = self._services.clock
+        now_ms, ends_ms = clock.time_ms(), clock.monotonic_ms() + SLICE_MS
         outcomes: dict[Partition, LogAppendInfo | KafkaError] = {}
         required: dict[Partition, int] = {}
         is_refused = False
         numbers: list[int | bytes] = [shape.response_bytes, correlation_id, shape.head]
         for (partition, batch), rest in zip(batches.items(), rests, strict=True):
+            if outcomes and not len(outcomes) & 3 and clock.monotonic_ms() > ends_ms:
+                request = _Executed(connection, shape, correlation_id, outcomes)
+                return sliced(self._append_others(request, batches))
             try:
                 acks = ACKS_LEADER if partition.commits_on_append else shape.acks
                 info = partition.append(batch, acks, now_ms)
@@ -296,6 +305,27 @@ class RepeatedProduce:
             return response
         request = _Executed(connection, shape, correlation_id, outcomes)
         return self._respond_later(request, required, response)
+
+    def _append_others(
+        self, request: _Executed, batches: dict[Partition, memoryview]
+    ) -> Generator[None, None, Result[Chunks]]:
+        """Append the batches without an outcome in time slices, as the general path does."""
+        shape = request.shape
+        clock, manager = self._services.clock, self._services.replica_manager
+        append = RecordAppend(
+            manager, clock.time_ms(), shape.acks, shape.timeout_ms, internal_topics_allowed=True
+        )
+        for partition, outcome in request.outcomes.items():
+            append.include(partition, outcome)
+        by_id = shape.version >= PRODUCE_TOPIC_ID_FROM
+        entries = []
+        for partition, batch in batches.items():
+            if partition not in request.outcomes:
+                topic, number = partition.topic_partition
+                entries.append(AppendEntry(partition.topic_id if by_id else topic, number, batch))
+        yield
+        appended = yield from append.in_slices(entries, clock)
+        return appended.then(partial(self._response, request, tuple(batches)))
 
     # --- requests that wait, or are refused in part ---
 
@@ -331,12 +361,8 @@ class RepeatedProduce:
             request: The request.
             errors: The errors after the append. `request.outcomes` has those of the append.
         """
-        from odradek.broker.handlers import produce
-        from odradek.broker.requests.produce_shapes import encoded, request_of
-
-        connection, shape, correlation_id, outcomes = request
         results = []
-        for partition, outcome in outcomes.items():
+        for partition, outcome in request.outcomes.items():
             if partition in errors:
                 error = KafkaError(errors[partition])
                 results.append(AppendResult(None, error, partition.topic_partition))
@@ -344,10 +370,20 @@ class RepeatedProduce:
                 results.append(refused(partition, outcome))
             else:
                 results.append(AppendResult(outcome))
+        return self._response(request, tuple(request.outcomes), results)
+
+    def _response(
+        self, request: _Executed, partitions: tuple[Partition, ...], results: list[AppendResult]
+    ) -> Chunks:
+        """Return the response that the handler makes of the results, one for each partition."""
+        from odradek.broker.handlers import produce
+        from odradek.broker.requests.produce_shapes import encoded, request_of
+
+        connection, shape, correlation_id, _ = request
         version = shape.version
         # The response does not depend on the client id.
         context = RequestContext(ApiKey.PRODUCE, version, correlation_id, None, connection)
-        message = request_of(version, shape.acks, outcomes)
+        message = request_of(version, shape.acks, partitions)
         response = produce.response_to(self._services, context, message, results).get()
         assert response is not None
         return [encoded(version, correlation_id, response)]
