@@ -17,6 +17,17 @@ from odradek.testing import Broker
 with Broker():
     print(json.dumps([name for name in sys.modules if name.startswith("odradek.")]))
 """
+SERVE = """
+import json, sys
+from odradek.cli.serve import configure
+configure(["--data", "data"])
+import odradek.broker.broker, odradek.broker.main, odradek.environment.files
+print(json.dumps(sorted(sys.modules)))
+"""
+LARGE_LIBRARIES = {"bz2", "cramjam", "lzma", "shutil"}
+"""Libraries that `serve` does not need before the first batch that a broker unpacks. Together they
+take 2 MiB and 6 ms.
+"""
 OF_A_CLUSTER = (
     "odradek.broker.broker_lifecycle",
     "odradek.broker.cluster_identity",
@@ -61,6 +72,15 @@ def test_single_broker_imports_no_parts_of_a_cluster_or_of_requests(tmp_path: Pa
     assert not [name for name in imported if name.startswith(OF_A_CLUSTER + OF_A_REQUEST)]
     assert "odradek.replication.partition" in imported
     assert len(imported) <= MODULES_MAX, sorted(imported)
+
+
+def test_serve_imports_no_codecs_before_it_unpacks_a_batch(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    imported: list[str] = json.loads(done.stdout)
+    assert not LARGE_LIBRARIES.intersection(imported)
+    assert "odradek.records.compression" in imported
 
 
 def test_every_part_that_is_not_imported_exists() -> None:

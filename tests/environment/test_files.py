@@ -117,6 +117,20 @@ def test_the_usable_space_is_a_part_of_the_whole(tmp_path: Path) -> None:
     assert 0 < space.usable_bytes <= space.total_bytes
 
 
+def test_a_tree_is_removed_but_not_what_its_links_name(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (tmp_path / "tree" / "inner" / "empty").mkdir(parents=True)
+    kept.mkdir()
+    for file in (kept / "file", tmp_path / "tree" / "log", tmp_path / "tree" / "inner" / "index"):
+        file.touch()
+    (tmp_path / "tree" / "link").symlink_to(kept, target_is_directory=True)
+    (tmp_path / "tree" / "inner" / "link").symlink_to(kept / "file")
+    FILES.remove_tree(str(tmp_path / "tree"))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "kept"]
+    with pytest.raises(FileNotFoundError):
+        FILES.remove_tree(str(tmp_path / "tree"))
+
+
 def test_file_system_is_synced_also_without_syncfs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

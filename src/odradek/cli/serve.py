@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
     from odradek.config.broker import BrokerConfig
+
+HELP_COLUMNS = 80
+"""Width of the help. argparse would import `shutil`, `bz2` and `lzma` to ask the terminal."""
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_DATA = "$XDG_DATA_HOME/odradek, or ~/.local/share/odradek"
@@ -55,9 +59,14 @@ def configure(arguments: Sequence[str]) -> BrokerConfig:
 
 
 def _parser() -> ArgumentParser:
-    from argparse import ArgumentParser
+    from argparse import ArgumentParser, HelpFormatter
 
-    parser = ArgumentParser("odradek serve", description="Run a broker.", allow_abbrev=False)
+    parser = ArgumentParser(
+        "odradek serve",
+        description="Run a broker.",
+        allow_abbrev=False,
+        formatter_class=partial(HelpFormatter, width=HELP_COLUMNS),
+    )
     add = parser.add_argument
     add("--listen", metavar="HOST:PORT", help=f"address to listen on, default {DEFAULT_LISTEN}")
     add("--data", type=Path, metavar="DIR", help=f"log directory, default {DEFAULT_DATA}")

@@ -12,7 +12,6 @@ import errno
 import fcntl
 import os
 import resource
-import shutil
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -258,7 +257,16 @@ class RealFiles:
         os.utime(target, ns=(modified_ns, modified_ns))
 
     def remove_tree(self, path: str) -> None:
-        shutil.rmtree(path)
+        # The import of `shutil`, which has such a function, takes 0.5 MiB and 3 ms.
+        for _, directories, files, fd in os.fwalk(path, topdown=False):
+            for name in files:
+                os.unlink(name, dir_fd=fd)
+            for name in directories:
+                try:
+                    os.rmdir(name, dir_fd=fd)
+                except NotADirectoryError:  # a link to a directory
+                    os.unlink(name, dir_fd=fd)
+        os.rmdir(path)  # noqa: PTH106
 
     def lock(self, path: str) -> FileLock:
         return _PosixLock(self, path)
