@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.coordinator.batch_builder import Pair, build_coordinator_batch
+from odradek.coordinator.encoded_records import EncodedRecords
 from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
 
@@ -42,6 +43,12 @@ def test_batch_has_the_bytes_of_the_general_builder(
     )
     assert found == expected
     assert isinstance(found, bytearray), "the log writes offset and epoch into it"
+    in_pieces = EncodedRecords()
+    for first in range(0, len(pairs), 5):
+        in_pieces.add(pairs[first : first + 5])
+    assert expected == build_coordinator_batch(
+        in_pieces, timestamp_ms, compression, producer_id, producer_epoch, producer is not None
+    )
 
 
 def test_more_records_than_the_table_has_varints() -> None:

@@ -14,6 +14,7 @@ from odradek.records.batch import (
     increment_sequence,
     parse_header,
     set_timestamp_type,
+    write_varint,
 )
 from odradek.records.record import (
     CorruptRecord,
@@ -22,7 +23,6 @@ from odradek.records.record import (
     iter_batches,
     iter_records,
     read_varint,
-    write_varint,
 )
 
 CODECS = list(Compression)

@@ -9,9 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odradek.records.batch import HEADER_BYTES, TIMESTAMP_TYPE_MASK, BatchHeader, parse_header
+from odradek.records.batch import (
+    HEADER_BYTES,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    parse_header,
+    write_varint,
+)
 from odradek.records.compression import Body
-from odradek.records.record import CorruptRecord, Record, build_batch, iter_records, write_varint
+from odradek.records.record import CorruptRecord, Record, build_batch, iter_records
 from odradek.records.scan import (
     HEADERS_A_SLICE,
     RECORDS_A_SLICE,

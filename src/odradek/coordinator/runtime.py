@@ -41,7 +41,10 @@ from odradek.coordinator.coordinator_result import (
     response_code,
 )
 from odradek.coordinator.deadline_timers import DeadlineTimers
+from odradek.coordinator.encoded_records import EncodedRecords
 from odradek.coordinator.shard_loading import (
+    BlockShard,
+    RecordBlock,
     Shard,
     ShardLoader,
     TransactionalShard,
@@ -402,8 +405,46 @@ class CoordinatorRuntime(Generic[S]):
             self._follow_up(partition, shard, result.after_commit(ErrorCode.NONE, self.now()))
         return Result(result.response)
 
+    def write_block(
+        self,
+        partition: int,
+        block: RecordBlock,
+        response: R,
+        failed: Callable[[ErrorCode], R],
+        producer: TransactionalProducer | None = None,
+    ) -> Result[R]:
+        """Append and replay the records of a long write. They were made in time slices.
+
+        They are one batch, written in one slice, as by `write`. `response` is sent when they are
+        committed.
+        """
+        shard, topic_partition = self._shards[partition], self._topic_partitions[partition]
+        assert isinstance(shard, BlockShard)
+        result = CoordinatorResult([], response)
+        records, now_ms, producer_id = block.encoded, self._clock.time_ms(), NO_PRODUCER_ID
+        try:
+            if producer is None:
+                batch = build_coordinator_batch(records, now_ms, self._compression)
+                appended = self._append(topic_partition, batch)
+            else:
+                producer_id = producer.producer_id
+                batch = self._transactional_batch(records, now_ms, producer)
+                appended = self._append(topic_partition, batch, producer.guard)
+        except KafkaError as error:
+            return self._not_appended(partition, result, failed, error)
+        if appended.completed:
+            shard.replay_block(block, appended.value.first_offset, producer_id)
+            return self.write(partition, result, failed)  # the response may wait for other writes
+        first_offset = int.from_bytes(batch[:8], "big")
+        last_offset = first_offset + len(records) - 1
+        shard.keep_block(last_offset, block)
+        shard.replay_block(block, first_offset, producer_id)
+        write = self._wait(partition, _Write(last_offset, result, failed))
+        appended.on_done(partial(self._ended, partition, shard, write))
+        return write.pending
+
     def _transactional_batch(
-        self, pairs: list[Pair], now_ms: int, producer: TransactionalProducer
+        self, pairs: list[Pair] | EncodedRecords, now_ms: int, producer: TransactionalProducer
     ) -> bytearray:
         return build_coordinator_batch(
             pairs,

@@ -13,9 +13,10 @@ import logging
 from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from odradek.collector import postponed_full_collections
+from odradek.coordinator.encoded_records import EncodedRecords
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.unified_log import UnifiedLog
@@ -77,6 +78,28 @@ class TransactionalShard(Protocol):
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Commit or abort the producer's open transaction, whose marker has been appended."""
+
+
+class RecordBlock(Protocol):
+    """The records of one long write, made in time slices before the write."""
+
+    @property
+    def encoded(self) -> EncodedRecords:
+        """The bytes of the records."""
+
+
+@runtime_checkable
+class BlockShard(Protocol):
+    """A shard that applies the records of a long write faster than record by record."""
+
+    def keep_block(self, offset: int, block: Any) -> None:
+        """Keep the values that the uncommitted records of a `RecordBlock` will replace.
+
+        The last one is at `offset`.
+        """
+
+    def replay_block(self, block: Any, first_offset: int, producer_id: int) -> None:
+        """Apply the records of a `RecordBlock`, which was appended, in the slice of the write."""
 
 
 class BulkLoader(Protocol):

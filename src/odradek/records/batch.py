@@ -170,3 +170,12 @@ def stamp(
         return now_ms, now_ms
     set_timestamp_type(batch, attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp)
     return max_timestamp, NO_TIMESTAMP
+
+
+def write_varint(out: bytearray, number: int) -> None:
+    """Append the zig-zag varint of a signed number of up to 64 bits."""
+    bits = (number << 1) ^ (number >> 63)
+    while bits > 0x7F:
+        out.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    out.append(bits)

@@ -32,6 +32,7 @@ from odradek.records.batch import (
     Compression,
     parse_header,
     write_crc,
+    write_varint,
 )
 
 VARINT_BYTES_MAX = 10
@@ -58,15 +59,6 @@ class Record:
     timestamp: int = NO_TIMESTAMP
     offset: int = -1
     headers: Sequence[Header] = ()
-
-
-def write_varint(out: bytearray, number: int) -> None:
-    """Append the zig-zag varint of a signed number of up to 64 bits."""
-    bits = (number << 1) ^ (number >> 63)
-    while bits > 0x7F:
-        out.append(bits & 0x7F | 0x80)
-        bits >>= 7
-    out.append(bits)
 
 
 def read_varint(data: bytes | memoryview | mmap, pos: int, end: int) -> tuple[int, int]:

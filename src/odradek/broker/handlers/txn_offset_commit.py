@@ -39,15 +39,15 @@ def handle(
     """Verify the transaction, then store the offsets."""
     version = context.api_version
     if not request.group_id:
-        return _commit(services, request, NO_GUARD, version)  # the commit refuses the empty id
+        return _commit(services, context, request, NO_GUARD)  # the commit refuses the empty id
     partition = services.groups.offsets_partition(services.groups.partition_of(request.group_id))
     try:
         guard = _guard(services, partition, request, adds=version >= IMPLICIT_ADD_FROM)
     except KafkaError:
         # The group coordinator returns the more specific error.
-        return _commit(services, request, NO_GUARD, version)
+        return _commit(services, context, request, NO_GUARD)
     if guard in (NO_GUARD, NOT_VERIFIED):
-        return _commit(services, request, guard, version)
+        return _commit(services, context, request, guard)
     verified = services.transactions.verify(
         request.transactional_id,
         request.producer_id,
@@ -60,7 +60,7 @@ def handle(
         code = codes[partition]
         if code is not ErrorCode.NONE:
             return Result(_refused(services, request, code, version))
-        return _commit(services, request, guard, version)
+        return _commit(services, context, request, guard)
 
     return verified.chain(commit)
 
@@ -85,10 +85,13 @@ def _guard(
 
 
 def _commit(
-    services: Services, request: TxnOffsetCommitRequest, guard: int, version: int
+    services: Services, context: RequestContext, request: TxnOffsetCommitRequest, guard: int
 ) -> Result[TxnOffsetCommitResponse]:
-    committed = services.groups.offsets.commit_transactional(request, guard)
-    return committed.then(lambda response: _for_version(response, version))
+    offsets = services.groups.offsets
+    commit = offsets.commit_transactional
+    if context.is_long:
+        commit = offsets.commit_transactional_in_slices
+    return commit(request, guard).then(lambda response: _for_version(response, context.api_version))
 
 
 def _refused(
@@ -101,13 +104,14 @@ def _refused(
 
 def _for_version(response: TxnOffsetCommitResponse, version: int) -> TxnOffsetCommitResponse:
     """Return the response with error codes that the version supports."""
-    replacements = {}
+    replacements: dict[int, int] = {}
     if version < LOADING_FROM:
         replacements[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] = ErrorCode.COORDINATOR_NOT_AVAILABLE
     if version < ABORTABLE_FROM:
         replacements[ErrorCode.TRANSACTION_ABORTABLE] = ErrorCode.INVALID_TXN_STATE
-    for topic in response.topics:
-        for partition in topic.partitions:
-            code = ErrorCode(partition.error_code)
-            partition.error_code = replacements.get(code, code)
+    if replacements:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                code = partition.error_code
+                partition.error_code = replacements.get(code, code)
     return response

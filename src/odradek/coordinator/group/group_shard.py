@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, GroupRecordKey
+from odradek.coordinator.group.offsets.offset_block import OffsetBlock
 from odradek.coordinator.group.offsets.offset_loading import OffsetLoader
 from odradek.coordinator.group.offsets.offset_store import NO_PRODUCER, CommittedOffset, OffsetStore
 from odradek.coordinator.uncommitted_changes import UncommittedChanges
@@ -136,6 +137,14 @@ class GroupShard:
             self.groups[key.group] = ClassicGroup(group_id=key.group)
         self.offsets.replay(key, value, offset, producer_id)
 
+    def replay_block(
+        self, block: OffsetBlock, first_offset: int, producer_id: int = NO_PRODUCER
+    ) -> None:
+        """Apply all records of a block, as `replay_offset` does for each."""
+        if block.group_id not in self.groups:
+            self.groups[block.group_id] = ClassicGroup(group_id=block.group_id)
+        self.offsets.replay_block(block, first_offset, producer_id)
+
     def _replay_legacy_offset(
         self, offset: int, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None
     ) -> None:
@@ -209,6 +218,12 @@ class GroupShard:
             return
         group = self.groups.get(group_id)
         self._changes.keep(group_id, offset, None if group is None else group.committed_copy())
+
+    def keep_block(self, offset: int, block: OffsetBlock) -> None:
+        """Keep the values that the uncommitted records of a block, up to `offset`, replace."""
+        self.offsets.keep_block(offset, block)
+        if block.group_id not in self.groups:
+            self._changes.keep(block.group_id, offset, None)
 
     def keep_transaction(self, offset: int, producer_id: int) -> None:
         """Keep the offsets that the producer's marker at `offset` may replace."""

@@ -21,10 +21,11 @@ from odradek.coordinator.coordinator_result import (
 from odradek.coordinator.group import offset_removal as removal
 from odradek.coordinator.group.group_shard import Group, GroupShard
 from odradek.coordinator.group.group_shards import GroupShards
+from odradek.coordinator.group.offsets.offset_block import OffsetBlock
 from odradek.coordinator.group.offsets.offset_commits import (
     CommitContext,
     commit_failed,
-    has_same_topics,
+    comparing_topics,
     making_commit,
     plain_commit,
     transactional_commit,
@@ -38,6 +39,7 @@ from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log.log_append_info import LogAppendInfo
+from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.delete_groups_response import DeletableGroupResult
 from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
@@ -47,17 +49,20 @@ from odradek.protocol.messages.offset_delete_response import OffsetDeleteRespons
 from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from odradek.results import Result
-from odradek.slicing import end_slice, sliced
+from odradek.slicing import end_slice, run_to_completion, sliced
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+Q = TypeVar("Q", OffsetCommitRequest, TxnOffsetCommitRequest)
+R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse)
 AppendMarker = Callable[[TopicPartition, int, int, int, bool], Result[LogAppendInfo]]
 """Appends a marker: (partition, producer id and epoch, coordinator epoch, commit or abort)."""
 # Tombstones in one record batch. A million offsets may expire at the same time.
 TOMBSTONES_MAX = 1_000
 # Groups that are checked for expired offsets in one time slice.
 GROUPS_PER_SLICE_MAX = 100
+# Comparisons of a commit's topics with newer metadata in time slices. The next one is not divided.
+COMPARISONS_MAX = 5
 
 
 class OffsetRequests:
@@ -111,39 +116,74 @@ class OffsetRequests:
     def commit_in_slices(
         self, request: OffsetCommitRequest, version: int
     ) -> Result[OffsetCommitResponse]:
-        """Handle an OffsetCommit of many partitions. Its records are made in time slices.
+        """Handle an OffsetCommit of many partitions, as `commit`, in time slices."""
 
-        They are written as one batch, as by `commit`. Group, member and topics may change between
-        two slices, so they are checked again in the slice of the write.
-        """
-        return sliced(self._committing(request, version))
-
-    def _committing(
-        self, request: OffsetCommitRequest, version: int
-    ) -> Generator[None, None, Result[OffsetCommitResponse]]:
-        code, context = self._commit_code(request, version), self._context()
-        result = yield from making_commit(request, code, context)
-        if code is not ErrorCode.NONE or not result.records:
-            return Result(result.response)
-        code = self._commit_code(request, version)
-        if code is not ErrorCode.NONE:
-            result = yield from making_commit(request, code, self._context())
-            return Result(result.response)
-        if not has_same_topics(request, context.image, self._shards.image()):
-            # Rare, so it may take one long slice: the offsets of a deleted topic must not return.
-            return self.commit(request, version)
-        shard = self._shards.of(request.group_id)
-        if request.member_id:
-            group = shard.groups.get(request.group_id)
-            self._keep_session(shard, group, request.member_id)
-        return self._runtime.write(shard.partition, result, partial(commit_failed, result.response))
-
-    def _commit_code(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
-        try:
+        def validate() -> ErrorCode:
             group = self._shards.of(request.group_id).groups.get(request.group_id)
             return validate_commit(group, request, version)
-        except KafkaError as error:
-            return response_code(error.code)
+
+        def write(
+            block: OffsetBlock, response: OffsetCommitResponse
+        ) -> Result[OffsetCommitResponse]:
+            shard = self._shards.of(request.group_id)
+            if request.member_id:
+                group = shard.groups.get(request.group_id)
+                self._keep_session(shard, group, request.member_id)
+            failed = partial(commit_failed, response)
+            return self._runtime.write_block(shard.partition, block, response, failed)
+
+        unsliced = partial(self.commit, request, version)
+        return sliced(self._committing(request, plain_commit, validate, write, unsliced))
+
+    def _committing(
+        self,
+        request: Q,
+        decide: Callable[[Q, ErrorCode, CommitContext], CoordinatorResult[R]],
+        validate: Callable[[], ErrorCode],
+        write: Callable[[OffsetBlock, R], Result[R]],
+        unsliced: Callable[[], Result[R]],
+    ) -> Generator[None, None, Result[R]]:
+        """Make the records of a long commit in time slices, then write them as one batch.
+
+        Group, member and topics may change between two slices, so they are checked again in the
+        slice of the write.
+
+        Args:
+            request: The commit.
+            decide: Makes the records of a part of the request.
+            validate: Returns the group's code for the request.
+            write: Writes the records. The response is sent when they are committed.
+            unsliced: Handles the request in one slice.
+        """
+        code, context = _code_of(validate), self._context()
+        block, response = yield from making_commit(request, code, context, decide)
+        if code is not ErrorCode.NONE or not block:
+            return Result(response)
+        has_same_topics = yield from self._comparing_topics(request, context.image)
+        code = _code_of(validate)
+        if code is not ErrorCode.NONE:
+            _, response = yield from making_commit(request, code, context, decide)
+            return Result(response)
+        if not has_same_topics:
+            # Rare, so it may take one long slice: the offsets of a deleted topic must not return.
+            return unsliced()
+        return write(block, response)
+
+    def _comparing_topics(
+        self, request: OffsetCommitRequest | TxnOffsetCommitRequest, image: MetadataImage
+    ) -> Generator[None, None, bool]:
+        """Return whether the request's topics are the same in `image` and in the newest image.
+
+        The newest image is that of the last time slice.
+        """
+        for _ in range(COMPARISONS_MAX):
+            newest = self._shards.image()
+            if newest is image:
+                return True
+            if not (yield from comparing_topics(request, image, newest)):
+                return False
+            image = newest
+        return run_to_completion(comparing_topics(request, image, self._shards.image()))
 
     def commit_transactional(
         self, request: TxnOffsetCommitRequest, guard: int
@@ -164,6 +204,29 @@ class OffsetRequests:
         producer = TransactionalProducer(request.producer_id, request.producer_epoch, guard)
         failed = partial(commit_failed, result.response)
         return self._runtime.write(shard.partition, result, failed, producer)
+
+    def commit_transactional_in_slices(
+        self, request: TxnOffsetCommitRequest, guard: int
+    ) -> Result[TxnOffsetCommitResponse]:
+        """Handle a TxnOffsetCommit of many partitions, as `commit_transactional`, in time slices.
+
+        The log checks the guard in the slice of the write. The transaction may have ended.
+        """
+
+        def validate() -> ErrorCode:
+            shard = self._shards.of_members(request.group_id)
+            return validate_transactional_commit(shard.groups.get(request.group_id), request)
+
+        def write(
+            block: OffsetBlock, response: TxnOffsetCommitResponse
+        ) -> Result[TxnOffsetCommitResponse]:
+            shard = self._shards.of_members(request.group_id)
+            producer = TransactionalProducer(request.producer_id, request.producer_epoch, guard)
+            failed = partial(commit_failed, response)
+            return self._runtime.write_block(shard.partition, block, response, failed, producer)
+
+        unsliced = partial(self.commit_transactional, request, guard)
+        return sliced(self._committing(request, transactional_commit, validate, write, unsliced))
 
     def refuse_transactional(
         self, request: TxnOffsetCommitRequest, code: ErrorCode
@@ -299,3 +362,11 @@ class OffsetRequests:
                 shard.partition,
                 len(records),
             )
+
+
+def _code_of(validate: Callable[[], ErrorCode]) -> ErrorCode:
+    """Return the code of a validation, or the code of the error that it raises."""
+    try:
+        return validate()
+    except KafkaError as error:
+        return response_code(error.code)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.records.record import CorruptRecord, read_varint, write_varint
+from odradek.records.batch import write_varint
+from odradek.records.record import CorruptRecord, read_varint
 
 RecordSpan = tuple[int, int, int, int, bytes | None, bool]
 """Start (of the length field), end, timestamp delta, offset delta, key, whether it has a value."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from odradek.coordinator.coordinator_result import CoordinatorRecord, CoordinatorResult
 from odradek.coordinator.group.group_records import offset_commit_record
+from odradek.coordinator.group.offsets.offset_block import OffsetBlock
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
 from odradek.metadata.image import MetadataImage
@@ -37,6 +38,7 @@ NO_RETENTION = -1
 TIMESTAMP_MAX = 2**63 - 1
 
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse)
+Q = TypeVar("Q", OffsetCommitRequest, TxnOffsetCommitRequest)
 Topic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
 PartitionResponse = OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition
 
@@ -71,39 +73,54 @@ def plain_commit(
 
 
 def making_commit(
-    request: OffsetCommitRequest, code: ErrorCode, context: CommitContext
-) -> Generator[None, None, CoordinatorResult[OffsetCommitResponse]]:
-    """Return the result of `plain_commit`, made in time slices."""
-    whole: CoordinatorResult[OffsetCommitResponse] = CoordinatorResult(
-        [], OffsetCommitResponse(topics=[])
-    )
-    left = ELEMENTS_PER_SLICE
+    request: Q,
+    code: ErrorCode,
+    context: CommitContext,
+    decide: Callable[[Q, ErrorCode, CommitContext], CoordinatorResult[R]],
+) -> Generator[None, None, tuple[OffsetBlock, R]]:
+    """Make the records and the response of `decide(request, code, context)` in time slices.
+
+    Args:
+        request: The request.
+        code: The group's code for the request.
+        context: The topics that exist.
+        decide: `plain_commit` or `transactional_commit`.
+    """
+    block, left = OffsetBlock(request.group_id), ELEMENTS_PER_SLICE
+    response = decide(replace(request, topics=[]), code, context).response
     for topic in request.topics:
         left -= 1
-        if left <= 0:
-            left = ELEMENTS_PER_SLICE
-            yield
-        response = OffsetCommitResponseTopic(name=topic.name, partitions=[])
-        whole.response.topics.append(response)
-        for first in range(0, len(topic.partitions), ELEMENTS_PER_SLICE):
-            partitions = topic.partitions[first : first + ELEMENTS_PER_SLICE]
-            part = replace(request, topics=[replace(topic, partitions=partitions)])
-            made = plain_commit(part, code, context)
-            whole.records += made.records
-            response.partitions += made.response.topics[0].partitions
-            left -= len(partitions)
+        partitions: list[Any] = []
+        for first in range(0, max(len(topic.partitions), 1), ELEMENTS_PER_SLICE):
             if left <= 0:
                 left = ELEMENTS_PER_SLICE
                 yield
-    return whole
+            requested = topic.partitions[first : first + ELEMENTS_PER_SLICE]
+            part = replace(request, topics=[replace(topic, partitions=requested)])
+            made = decide(part, code, context)
+            block.add(made.records)
+            (of_topic,) = made.response.topics
+            if not first:
+                partitions = of_topic.partitions
+                response.topics.append(of_topic)
+            else:
+                partitions += of_topic.partitions
+            left -= len(requested)
+    yield
+    return block, response
 
 
-def has_same_topics(request: OffsetCommitRequest, old: MetadataImage, new: MetadataImage) -> bool:
-    """Return whether no topic of the request was created or deleted between two images."""
-    if old is new:
-        return True
-    for topic in request.topics:
-        name = TopicName(topic.name)
+def comparing_topics(
+    request: OffsetCommitRequest | TxnOffsetCommitRequest, old: MetadataImage, new: MetadataImage
+) -> Generator[None, None, bool]:
+    """Return whether no topic of the request was created or deleted between two images.
+
+    Yields after each time slice.
+    """
+    names = [topic.name for topic in request.topics]
+    for number, name in enumerate(map(TopicName, names), 1):
+        if not number % ELEMENTS_PER_SLICE:
+            yield
         before, after = old.topics_by_name.get(name), new.topics_by_name.get(name)
         if before is not after and (
             before is None or after is None or before.topic_id != after.topic_id

@@ -12,6 +12,7 @@ one whose record has a higher offset. The later record wins, also after compacti
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import NamedTuple
 
 from odradek.coordinator.coordinator_result import CoordinatorRecord
@@ -19,6 +20,7 @@ from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.classic.classic_member import GroupState
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup
 from odradek.coordinator.group.group_records import offset_commit_tombstone
+from odradek.coordinator.group.offsets.offset_block import OffsetBlock
 from odradek.coordinator.uncommitted_changes import UncommittedChanges
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
@@ -173,6 +175,26 @@ class OffsetStore:
         )
         _put(by_group, group, key.topic, key.partition, committed)
 
+    def replay_block(
+        self, block: OffsetBlock, first_offset: int, producer_id: int = NO_PRODUCER
+    ) -> None:
+        """Store all offsets of a block, as `replay` does for each record."""
+        by_group = self._by_group
+        if producer_id != NO_PRODUCER:
+            by_group = self._pending.setdefault(producer_id, {})
+            self._open.setdefault(block.group_id, set()).add(producer_id)
+        topics = by_group.setdefault(block.group_id, {})
+        values = map(_new, repeat(CommittedOffset), block.fields(first_offset))
+        for topic, indexes in block.topics:
+            partitions = topics.get(topic)
+            if partitions is None:
+                partitions = topics[topic] = {}
+            if len(indexes) == 1:  # faster, for commits of many topics
+                partitions[indexes[0]] = next(values)
+            else:
+                # Takes one value for each index, because the indexes end first.
+                partitions.update(zip(indexes, values, strict=False))
+
     def put(self, group: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Store one committed offset."""
         _put(self._by_group, group, topic, partition, committed)
@@ -202,6 +224,20 @@ class OffsetStore:
     def keep(self, offset: int, group: str, topic: str, partition: int) -> None:
         """Keep the value that the uncommitted record at `offset` replaces."""
         self._changes.keep((group, topic, partition), offset, self.get(group, topic, partition))
+
+    def keep_block(self, offset: int, block: OffsetBlock) -> None:
+        """Keep the values that the uncommitted records of a block replace.
+
+        Args:
+            offset: The offset of the last record.
+            block: The records.
+        """
+        latest = self.of_group(block.group_id)
+        nothing: PartitionOffsets = {}
+        before: list[CommittedOffset | None] = []
+        for topic, indexes in block.topics:
+            before += map(latest.get(topic, nothing).get, indexes)
+        self._changes.keep_all(offset, block.keys, before)
 
     def keep_transaction(self, offset: int, producer_id: int) -> None:
         """Keep the values that the producer's uncommitted marker at `offset` may replace."""
