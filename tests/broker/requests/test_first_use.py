@@ -22,8 +22,11 @@ from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.first_use import FirstUse
 from odradek.config.broker import BrokerConfig
 from odradek.environment.environment import Environment
+from odradek.metadata.record_classes import RECORD_TYPES
+from odradek.metadata.records import decode_record, encode_record, record_class
 from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
+from odradek.protocol import codec
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
@@ -204,13 +207,24 @@ def test_a_broker_of_a_cluster_prepares_all_kinds_one_after_the_other() -> None:
             assert len(executor.calls) == 1
             steps += 1
             await executor.run()
-        assert steps == len(APIS) + len(INTER_BROKER_APIS) + 2
+        assert steps == len(APIS) + len(INTER_BROKER_APIS) + len(RECORD_TYPES) + 2
         assert all(
             first_use.is_prepared(each.key, each.max_version)
             for each in (*APIS, *INTER_BROKER_APIS)
         )
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("api_key", RECORD_TYPES)
+def test_the_first_record_of_a_type_compiles_nothing_on_the_event_loop(
+    api_key: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_use_module.compile_record(api_key)
+    monkeypatch.delattr(codec, "_link")
+    cls = record_class(api_key)
+    assert cls is not None
+    assert decode_record(encode_record(cls())) == cls()  # type: ignore[arg-type]
 
 
 def test_a_stop_ends_the_preparation() -> None:

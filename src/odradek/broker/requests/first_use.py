@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from functools import partial
 
@@ -28,7 +28,8 @@ from odradek.broker.requests.apis import (
     Forwarding,
 )
 from odradek.metadata.record_classes import RECORD_TYPES, module_of
-from odradek.protocol.codec import encoder, request_decoder
+from odradek.metadata.records import record_class
+from odradek.protocol.codec import decoder, encoder, request_decoder
 from odradek.protocol.registry import request_class, response_class
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "odradek.broker.requests.produce_shapes",
         "odradek.records.scan",
         "odradek.records.validate_body",
+        "ctypes",
     ),
     "fetch": ("odradek.broker.requests.fetch_shapes",),
     "find_coordinator": PLANS,
@@ -73,7 +75,11 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 """Modules by handler that the handler does not import itself, but that its first request needs."""
 
-OF_A_CLUSTER = ("odradek.broker.requests.forwarding", "odradek.replication.follower_fetch")
+OF_A_CLUSTER = (
+    "odradek.broker.requests.forwarding",
+    "odradek.replication.follower_fetch",
+    "ctypes",
+)
 """Modules that the first requests of a broker of a cluster need."""
 
 LATER_MODULES = ("odradek.broker.log_cleaner",)
@@ -92,6 +98,14 @@ def import_modules(*names: str) -> None:
     """Import modules. Runs on any thread."""
     for name in names:
         importlib.import_module(name)
+
+
+def compile_record(api_key: int) -> None:
+    """Compile the codecs of a type of metadata records. Runs on any thread."""
+    cls = record_class(api_key)
+    assert cls is not None, "the caller names a type that changes an image"
+    decoder(cls, cls.MAX_VERSION)
+    encoder(cls, cls.MAX_VERSION)
 
 
 class FirstUse:
@@ -120,8 +134,15 @@ class FirstUse:
             await asyncio.wait((pending,))
 
     def preparing(self) -> Generator[asyncio.Future[None], None, None]:
-        """Import the modules of all requests to a broker of a cluster, one API after the other."""
+        """Import the modules of all requests to a broker of a cluster, one API after the other.
+
+        The codecs of the metadata's records are compiled, too. The feed brings all types of them.
+        """
         yield self._import_modules(*OF_A_CLUSTER)
+        for record in RECORD_TYPES:
+            if self.is_stopped:
+                return
+            yield self._run(partial(compile_record, record))
         for api in (*INTER_BROKER_APIS, *APIS):
             if (pending := self._begin(api.key, api.max_version)) is not None:
                 yield pending
@@ -133,7 +154,9 @@ class FirstUse:
         return self._import_modules(*LATER_MODULES)
 
     def _import_modules(self, *names: str) -> asyncio.Future[None]:
-        work = partial(import_modules, *names)
+        return self._run(partial(import_modules, *names))
+
+    def _run(self, work: Callable[[], None]) -> asyncio.Future[None]:
         return asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def stop(self) -> None:
@@ -147,8 +170,7 @@ class FirstUse:
             return None
         pending = self._pending.get(kind)
         if pending is None:
-            work = partial(import_for, api, version)
-            pending = asyncio.get_running_loop().run_in_executor(self._executor, work)
+            pending = self._run(partial(import_for, api, version))
             self._pending[kind] = pending
             pending.add_done_callback(partial(self._ended, kind, api))
         return pending
