@@ -45,9 +45,9 @@ from odradek.protocol.messages.produce_request import (
 )
 from odradek.protocol.registry import response_class
 from odradek.slicing import ELEMENTS_PER_SLICE, ELEMENTS_UNSLICED_MAX
+from testkit.many_elements import long_requests
 from testkit.requests import batch, fetch
 from tests.broker.test_call_count import framed, received
-from tests.helpers.many_elements import long_requests
 from tests.helpers.mock_transport import MockTransport, open_connection
 
 ELEMENTS = 2 * ELEMENTS_UNSLICED_MAX

@@ -22,7 +22,7 @@ from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest,
 from odradek.protocol.registry import response_class
 from odradek.result_tasks import wait
 from odradek.slicing import ELEMENTS_PER_SLICE
-from tests.helpers.many_elements import long_requests
+from testkit.many_elements import long_requests
 
 ELEMENTS = 10 * ELEMENTS_PER_SLICE
 FORWARDED = [each for each in long_requests(ELEMENTS) if each[0].forwarding is not Forwarding.LOCAL]

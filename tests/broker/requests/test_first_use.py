@@ -302,7 +302,7 @@ from odradek.broker.requests.apis import APIS, INTER_BROKER_APIS
 from odradek.broker.requests.first_use import LATER_MODULES, import_for, import_modules
 from odradek.testing import Broker
 from testkit.wire import WireClient
-from tests.helpers.many_elements import long_requests
+from testkit.many_elements import long_requests
 
 def modules():
     return {name for name in sys.modules if name.startswith("odradek.")}
