@@ -11,6 +11,7 @@ from benchmarks.evidence import (
     measured,
     planted_bugs,
     simulations,
+    time_slices,
 )
 from benchmarks.evidence.experiment import Experiment
 
@@ -41,6 +42,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         histories.KafkaHistories(),
         histories.Mutants(),
         leader_kills.LeaderKills(),
+        time_slices.TimeSlices(),
         simulations.Simulations(),
         planted_bugs.PlantedBugs(),
     )

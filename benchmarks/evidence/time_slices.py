@@ -1,0 +1,105 @@
+"""Time slices of the event loop of three brokers, from `benchmarks.time_slices`."""
+
+from __future__ import annotations
+
+from benchmarks import slice_figures, time_slices
+from benchmarks.evidence.experiment import CommandExperiment, first_missing
+from benchmarks.evidence.record import Record, Values
+from benchmarks.slice_figures import Cause, Phase
+from benchmarks.slice_recorder import LIMIT_MS
+from benchmarks.tables import judged, show, table
+
+HEAD = ["phase", "callbacks", "above 5 ms", "longest, ms of CPU", "its wall time, ms", "target"]
+CAUSES_HEAD = ["phase", "cause", "callback", "slices", "median, ms", "longest, ms",
+               "collections in it, ms"]  # fmt: skip
+
+
+class TimeSlices(CommandExperiment):
+    """Units `run/N`: all phases, in a cluster of its own."""
+
+    name = "time-slices"
+    title = "time slices of the event loop in a cluster with 10,000 partitions"
+    minutes = 10
+    unit_s = 540.0
+    timeout_s = 1500.0
+    jobs_max = 1
+    is_timed = True
+
+    def settings(self, scale: float) -> Values:
+        return {
+            "runs": 1,
+            "brokers": len(time_slices.BROKERS),
+            "topics": max(2, round(time_slices.TOPICS * scale)),
+            "partitions_each": time_slices.PARTITIONS_EACH,
+            "replication_factor": time_slices.REPLICATION_FACTOR,
+            "limit_ms": LIMIT_MS,
+            "event_loop": "asyncio",
+        }
+
+    def next_unit(self, record: Record) -> str | None:
+        runs = range(1, record.settings["runs"] + 1)
+        return first_missing([f"run/{run}" for run in runs], record)
+
+    def command(self, record: Record, key: str) -> list[str]:
+        seed = record.seed + int(key.removeprefix("run/")) - 1
+        return ["-m", "benchmarks.time_slices", "--seed", str(seed), "--scale", str(record.scale)]
+
+    def snippets(self, record: Record) -> dict[str, str]:
+        text = [record.taken]
+        for values in record.values.values():
+            text += ["", *phase_table(values["phases"]), "", *start_table(values["before_clients"])]
+        return {
+            self.name: "\n".join(text),
+            f"{self.name}.causes": "\n\n".join(
+                "\n".join(cause_table(values["phases"])) for values in record.values.values()
+            ),
+            f"{self.name}.summary": summary(record),
+        }
+
+
+def verdict(phase: Phase) -> str:
+    """Return whether no slice of the phase exceeds the limit."""
+    return judged(slice_figures.longest(phase)[0], ("<=", LIMIT_MS))
+
+
+def phase_table(phases: list[Phase]) -> list[str]:
+    return table(HEAD, [[*_figures(phase), verdict(phase)] for phase in phases])
+
+
+def start_table(starts: list[Phase]) -> list[str]:
+    """Return the table of slices before the first response, which have no target."""
+    return table(["before the first client", *HEAD[1:-1]], [_figures(start) for start in starts])
+
+
+def _figures(phase: Phase) -> list[str]:
+    cpu_ms, wall_ms = slice_figures.longest(phase)
+    counts = [f"{phase['callbacks']:,}", f"{len(phase['slices']):,}"]
+    return [phase["name"], *counts, show(cpu_ms), show(wall_ms)]
+
+
+def cause_table(phases: list[Phase]) -> list[str]:
+    found = slice_figures.causes(phases)
+    if not found:
+        return ["No time slice exceeds 5 ms."]
+    return table(CAUSES_HEAD, [_cause(each) for each in found])
+
+
+def _cause(cause: Cause) -> list[str]:
+    figures = [cause.median_ms, cause.longest_ms, cause.collections_ms]
+    names = [f"`{cause.cause}`", f"`{cause.callback}`"]
+    return [cause.phase, *names, str(cause.slices), *map(show, figures)]
+
+
+def summary(record: Record) -> str:
+    """One sentence on all runs."""
+    phases = [phase for values in record.values.values() for phase in values["phases"]]
+    if not phases:
+        return "No run was completed."
+    callbacks = sum(phase["callbacks"] for phase in phases)
+    slices = sum(len(phase["slices"]) for phase in phases)
+    missed = sum(bool(phase["slices"]) for phase in phases)
+    longest_ms = max(slice_figures.longest(phase)[0] for phase in phases)
+    return (
+        f"{callbacks:,} callbacks in {len(phases)} phases. {slices:,} of them, in {missed} phases, "
+        f"took more than 5 ms of CPU time. The longest one took {show(longest_ms)} ms."
+    )
