@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from odradek.config.log_config import LogConfig
+from odradek.environment.clock import ManualClock
 from odradek.ids import TopicPartition, Uuid
-from odradek.log.directories import log_manager
+from odradek.log import old_segments
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.old_segments import DELETED_SEGMENT_ELEMENTS, SEGMENTS_A_SLICE
 from odradek.log.truncation import LogTruncations
@@ -37,6 +38,28 @@ def test_retention_runs_in_time_slices(tmp_path: Path) -> None:
     deleted = [after - before for before, after in pairwise(seen)]
     assert sum(deleted) == count
     assert max(deleted) * DELETED_SEGMENT_ELEMENTS <= ELEMENTS_PER_SLICE
+    manager.close()
+
+
+def test_slow_deletions_end_the_time_slice_before_their_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example those of logs that roll, because all of their segments have expired."""
+    clock = ManualClock(NOW_MS)
+    manager = open_manager(tmp_path, LogConfig(retention_ms=1), clock=clock)
+    logs = [manager.create(TopicPartition("t", each), TOPIC_ID) for each in range(5)]
+    for log in logs:
+        append(log, [b"x"], timestamp_ms=1)
+    roll = UnifiedLog.roll
+
+    def slow(log: UnifiedLog, now_ms: int) -> None:
+        clock.advance(2)
+        roll(log, now_ms)
+
+    monkeypatch.setattr(UnifiedLog, "roll", slow)
+    seen = [sum(log.log_start_offset for log in logs) for _ in manager.retain(NOW_MS)]
+    assert seen == [2, 4]
+    assert sum(log.log_start_offset for log in logs) == 5
     manager.close()
 
 
@@ -163,6 +186,6 @@ def test_retention_counts_the_producers_that_may_expire(tmp_path: Path) -> None:
             append(log, [b"x"], producer_id=producer, producer_epoch=0, base_sequence=0)
     assert len(list(manager.retain(NOW_MS))) == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_manager, "PRODUCERS_EXPIRED_AN_ELEMENT", 1)
+        patch.setattr(old_segments, "PRODUCERS_EXPIRED_AN_ELEMENT", 1)
         assert len(list(manager.retain(NOW_MS))) == 1
     manager.close()

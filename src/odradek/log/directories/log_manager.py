@@ -46,13 +46,11 @@ from odradek.log.directories.offset_checkpoint_file import OffsetCheckpointFile,
 from odradek.log.file_pool import NO_DESCRIPTOR_ERRNOS, NO_SPACE_ERRNOS, FilePool
 from odradek.log.log_dir import DELETE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, LogDir
 from odradek.log.log_loader import LoadOptions, LogLoader
-from odradek.log.old_segments import DELETED_SEGMENT_ELEMENTS, delete_old_segments
-from odradek.log.residency import NotResident
+from odradek.log.old_segments import retain_logs
 from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
 from odradek.log.state.checkpoints import LogDirectoryError
 from odradek.log.unified_log import UnifiedLog
-from odradek.slicing import ELEMENTS_PER_SLICE
 
 CHECKPOINT_INTERVAL_MS = 60_000
 """``log.flush.offset.checkpoint.interval.ms``: interval between writes of the recovery points."""
@@ -61,8 +59,6 @@ HIGH_WATERMARK_INTERVAL_MS = 5_000
 NEW_ENTRIES_INTERVAL_MS = 1_000
 """Interval between writes of the recovery points of new logs while `maintain` flushes others."""
 PRODUCER_EXPIRATION_MS = 86_400_000
-PRODUCERS_EXPIRED_AN_ELEMENT = 50
-"""Number of producers whose age is compared at the cost of one element."""
 _logger = logging.getLogger(__name__)
 
 
@@ -626,29 +622,15 @@ class LogManager:
         Returns:
             The number of deleted segments.
         """
-        count = cost = 0
-        for log in self.assigned_logs():
-            if cost >= ELEMENTS_PER_SLICE:
-                cost = 0
-                yield
-            if log.closed or log.topic_partition not in self._assigned:
-                continue
-            cost += 1 + len(log.producers.producers) // PRODUCERS_EXPIRED_AN_ELEMENT
-            log.producers.expire(now_ms, self._producer_expiration_ms)
-            try:
-                deleted = yield from delete_old_segments(log, now_ms, self._may_retain, wait=wait)
-            except NotResident:
-                _logger.debug("retention of %s is postponed", log.topic_partition)
-            except KafkaError as error:
-                _logger.warning(
-                    "retention of %s failed: %s. The next check tries again",
-                    log.topic_partition,
-                    error,
-                )
-            else:
-                count += deleted
-                cost += deleted * DELETED_SEGMENT_ELEMENTS
-        return count
+        return retain_logs(
+            self.assigned_logs(),
+            now_ms,
+            self._producer_expiration_ms,
+            is_assigned=lambda log: not log.closed and log.topic_partition in self._assigned,
+            may_delete=self._may_retain,
+            clock=self.clock,
+            wait=wait,
+        )
 
     def _may_retain(self, log: UnifiedLog) -> bool:
         if log.closed or log.log_dir.offline or log.is_truncating:
