@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicPartition, Uuid
 from odradek.metadata.image import LeaderRecoveryState
@@ -26,9 +27,12 @@ from odradek.replication.isr_proposals import (
 )
 from odradek.replication.replication_state import IsrProposal
 from odradek.results import PendingResult, Result
+from odradek.slicing import SLICE_MS
 
 LEADER, A, B = BrokerId(1), BrokerId(2), BrokerId(3)
 TOPIC = Uuid(bytes(16))
+SLICE = int(SLICE_MS)
+"""Outcomes in a time slice of a `SlowProposer`."""
 
 
 def proposal(*isr: int, partition_epoch: int = 10) -> IsrProposal:
@@ -122,10 +126,12 @@ class Sender:
         self.timers = StoppedTimers()
         self.channel = Channel()
         self.epoch = 70
+        self.clock = ManualClock()
         self.proposals = IsrProposals(
             self.channel,  # type: ignore[arg-type]
             broker_id=LEADER,
             broker_epoch=lambda: self.epoch,
+            clock=self.clock,
             timers=self.timers,
         )
 
@@ -287,6 +293,55 @@ def test_partitions_with_the_same_new_isr_share_a_line_in_the_log(
     with caplog.at_level(logging.INFO):
         sender.answer(0, 0, ErrorCode.INELIGIBLE_REPLICA)
     assert [each.getMessage() for each in caplog.records] == ["the ISR of t-0, t-1 is [1, 2] now"]
+
+
+@dataclass(eq=False)
+class SlowProposer(Proposer):
+    """A leader that needs `delay_ms` to apply an outcome."""
+
+    clock: Any = None
+    delay_ms: int = 1
+
+    def proposal_succeeded(self, *arguments: Any) -> None:
+        super().proposal_succeeded(*arguments)
+        self.clock.advance(self.delay_ms)
+
+
+def answered(sender: Sender, slices: int) -> list[SlowProposer]:
+    """Send proposals whose outcomes take `slices` time slices, and answer all of them."""
+    numbers = range(slices * SLICE)
+    proposers = [SlowProposer(each, proposal(1, 2), clock=sender.clock) for each in numbers]
+    for each in proposers:
+        sender.propose(each)
+    sender.run()
+    sender.answer(*[0] * len(proposers))
+    return proposers
+
+
+def applied(proposers: list[SlowProposer]) -> int:
+    return sum(len(each.outcomes) for each in proposers)
+
+
+def test_outcomes_are_applied_in_time_slices() -> None:
+    sender = Sender()
+    proposers = answered(sender, slices=3)
+    assert applied(proposers) == SLICE
+    sender.propose(Proposer(99, proposal(1)))
+    sender.run()
+    assert applied(proposers) == 2 * SLICE
+    assert len(sender.channel.requests) == 1, "the next request follows the last outcome"
+    sender.run()
+    sender.run()
+    assert [len(each.outcomes) for each in proposers] == [1] * 3 * SLICE
+    assert sender.partitions()[1:] == [[99]]
+
+
+def test_stop_between_two_time_slices_applies_no_further_outcome() -> None:
+    sender = Sender()
+    proposers = answered(sender, slices=2)
+    sender.proposals.stop()
+    sender.run()
+    assert applied(proposers) == SLICE
 
 
 def test_error_of_one_leader_keeps_the_outcomes_of_the_others(

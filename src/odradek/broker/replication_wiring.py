@@ -72,6 +72,7 @@ class Replication:
             member.new_channel("isr"),
             broker_id=broker_id,
             broker_epoch=lambda: member.broker_epoch,
+            clock=environment.clock,
             timers=environment.timers,
         )
         self.parts = ReplicationParts(

@@ -11,6 +11,7 @@ stands (`ReplicationState.alter_partition_failed`).
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,8 +26,10 @@ from odradek.protocol.messages.alter_partition_request import (
     TopicData,
 )
 from odradek.protocol.messages.alter_partition_response import AlterPartitionResponse
+from odradek.slicing import SLICE_MS
 
 if TYPE_CHECKING:
+    from odradek.environment.clock import Clock
     from odradek.environment.timers import Timer, Timers
     from odradek.ids import Uuid
     from odradek.metadata.controller_channel import ControllerChannel
@@ -40,10 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_REQUEST_MAX = 250
-"""Maximum number of proposals in one request. More of them wait for its response.
-
-The outcomes of a response are applied in one time slice, some 10 microseconds each.
-"""
+"""Maximum number of proposals in one request. More of them wait for its response."""
 RETRY_BACKOFF_MS = 50
 """Delay before proposals are sent again, as in Kafka."""
 ATTEMPT_TIMEOUT_MS = 10_000
@@ -144,6 +144,7 @@ class IsrProposals:
         channel: The channel to the controller, for these requests only.
         broker_id: The id of this broker.
         broker_epoch: Returns the epoch of its registration.
+        clock: The clock for time slices.
         timers: Timers for backoffs.
     """
 
@@ -153,13 +154,17 @@ class IsrProposals:
         *,
         broker_id: BrokerId,
         broker_epoch: Callable[[], int],
+        clock: Clock,
         timers: Timers,
     ) -> None:
         self._channel = channel
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
+        self._clock = clock
         self._timers = timers
         self._queue = ProposalQueue()
+        # Outcomes of the last response that are not applied yet. No request is sent before.
+        self._outcomes: deque[Outcome] = deque()
         self._result: Result[AlterPartitionResponse] | None = None
         self._timer: Timer | None = None
         self._stopped = False
@@ -184,6 +189,8 @@ class IsrProposals:
 
     def _send(self) -> None:
         self._timer = None
+        if self._outcomes:
+            return
         proposals = self._queue.begin_request()
         if not proposals:
             return
@@ -214,22 +221,34 @@ class IsrProposals:
         if any(outcome.error for outcome in outcomes):
             # Before the partitions propose again.
             self._schedule(RETRY_BACKOFF_MS)
-        _apply(outcomes)
+        _log_changes(outcomes)
+        self._outcomes.extend(outcomes)
+        self._apply_outcomes()
+
+    def _apply_outcomes(self) -> None:
+        """Pass outcomes on to the leaders, which propose again if they have to.
+
+        An outcome takes 10 us to 30 us, so the slice ends after `SLICE_MS`. A leader whose outcome
+        is applied later is in the state of one whose response arrives later.
+        """
+        ends_ms = self._clock.monotonic_ms() + SLICE_MS
+        while self._outcomes and not self._stopped:
+            _apply(self._outcomes.popleft())
+            if self._outcomes and self._clock.monotonic_ms() >= ends_ms:
+                self._timers.call_later(0, self._apply_outcomes)
+                return
         if self._queue.waiting:
             self._schedule(0)
 
 
-def _apply(outcomes: Sequence[Outcome]) -> None:
-    """Pass the outcomes on to the leaders, which propose again if they have to."""
-    _log_changes(outcomes)
-    for outcome in outcomes:
-        try:
-            _apply_one(*outcome)
-        except Exception:  # the other leaders wait for their outcomes
-            logger.exception(
-                "bug in the outcome of a change of the ISR of %s. Report the traceback",
-                outcome.proposer.topic_partition,
-            )
+def _apply(outcome: Outcome) -> None:
+    try:
+        _apply_one(*outcome)
+    except Exception:  # the other leaders wait for their outcomes
+        logger.exception(
+            "bug in the outcome of a change of the ISR of %s. Report the traceback",
+            outcome.proposer.topic_partition,
+        )
 
 
 def _apply_one(
