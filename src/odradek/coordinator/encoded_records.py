@@ -12,6 +12,8 @@ from odradek.records.batch import HEADER_BYTES, write_varint
 
 
 def _varint(number: int) -> bytes:
+    if 64 <= number < 8192:  # two bytes, for example the numbers of most records of a long batch
+        return bytes((number << 1 & 0x7F | 0x80, number >> 6))
     out = bytearray()
     write_varint(out, number)
     return bytes(out)
@@ -20,6 +22,7 @@ def _varint(number: int) -> bytes:
 _VARINTS = tuple(map(_varint, range(256)))
 """The varints of the small numbers, which nearly all fields of these records have."""
 _KNOWN = len(_VARINTS)
+_NO_VALUE = _varint(-1)
 
 
 class EncodedRecords:
@@ -52,14 +55,22 @@ def encode_record(number: int, key: bytes, value: bytes | None) -> bytes:
     It has no attributes and no headers, and its timestamp delta is 0.
     """
     key_size = len(key)
-    size = -1 if value is None else len(value)
-    if value is not None and number < _KNOWN and key_size < _KNOWN and size < _KNOWN:
-        body = b"".join(
-            (b"\0\0", _VARINTS[number], _VARINTS[key_size], key, _VARINTS[size], value, b"\0")
-        )
+    value_size = _NO_VALUE
+    if value is None:
+        value = b""
     else:
-        body = b"".join(
-            (b"\0\0", _varint(number), _varint(key_size), key, _varint(size), value or b"", b"\0")
+        size = len(value)
+        value_size = _VARINTS[size] if size < _KNOWN else _varint(size)
+    body = b"".join(
+        (
+            b"\0\0",
+            _VARINTS[number] if number < _KNOWN else _varint(number),
+            _VARINTS[key_size] if key_size < _KNOWN else _varint(key_size),
+            key,
+            value_size,
+            value,
+            b"\0",
         )
+    )
     length = len(body)
     return (_VARINTS[length] if length < _KNOWN else _varint(length)) + body

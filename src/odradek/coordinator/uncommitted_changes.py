@@ -88,6 +88,15 @@ class UncommittedChanges(Generic[K, V]):
             if not values:
                 del self._before[key]
 
+    def kept(self) -> dict[K, V | None]:
+        """Return the committed value of each key that an uncommitted record changes."""
+        kept: dict[K, V | None] = {}
+        for block in reversed(self._blocks):
+            kept.update(block.before())
+        for key in self._before:
+            kept[key] = self.committed(key, None)
+        return kept
+
     def committed(self, key: K, latest: V | None) -> V | None:
         """Return the committed value of `key`. Its value in the latest state is `latest`."""
         values = self._before.get(key)

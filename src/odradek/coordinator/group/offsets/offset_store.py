@@ -11,7 +11,7 @@ one whose record has a higher offset. The later record wins, also after compacti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import NamedTuple
 
@@ -214,10 +214,20 @@ class OffsetStore:
         pending = self._pending.pop(producer_id, None)
         if pending is None or not committed:
             return
-        for group, topic, partition, value in _each(pending):
-            known = self.get(group, topic, partition)
-            if known is None or value.record_offset > known.record_offset:
-                _put(self._by_group, group, topic, partition, value)
+        for group, topics in pending.items():
+            for topic, partitions in topics.items():
+                self._commit_pending(group, topic, partitions)
+
+    def _commit_pending(self, group: str, topic: str, partitions: PartitionOffsets) -> None:
+        """Commit pending offsets, except where a later record has been committed."""
+        topics = self._by_group.setdefault(group, {})
+        known = topics.get(topic)
+        if known is None:
+            topics[topic] = partitions
+            return
+        for partition, value in partitions.items():
+            if partition not in known or value.record_offset > known[partition].record_offset:
+                known[partition] = value
 
     # -- the committed view ------------------------------------------------------------------------
 
@@ -241,9 +251,17 @@ class OffsetStore:
 
     def keep_transaction(self, offset: int, producer_id: int) -> None:
         """Keep the values that the producer's uncommitted marker at `offset` may replace."""
-        for group, topic, partition, _ in _each(self._pending.get(producer_id, {})):
-            self.keep(offset, group, topic, partition)
-            self._ending.keep((group, topic, partition), offset, None)
+        keys: list[tuple[str, str, int]] = []
+        before: list[CommittedOffset | None] = []
+        nothing: PartitionOffsets = {}
+        for group, topics in self._pending.get(producer_id, {}).items():
+            latest = self.of_group(group)
+            for topic, partitions in topics.items():
+                keys += [(group, topic, partition) for partition in partitions]
+                before += map(latest.get(topic, nothing).get, partitions)
+        if keys:
+            self._changes.keep_all(offset, keys, before)
+            self._ending.keep_all(offset, keys, [None] * len(keys))
 
     def commit(self, offset: int) -> None:
         """Drop the kept values of the records up to `offset`, which are committed."""
@@ -261,11 +279,9 @@ class OffsetStore:
         if not self._changes:
             return latest
         view = {topic: dict(partitions) for topic, partitions in latest.items()}
-        for key in self._changes:
-            group, topic, partition = key
+        for (group, topic, partition), value in self._changes.kept().items():
             if group != group_id:
                 continue
-            value = self._changes.committed(key, None)
             if value is not None:
                 view.setdefault(topic, {})[partition] = value
             elif topic in view:
@@ -346,10 +362,3 @@ def _remove(store: dict[str, TopicOffsets], group: str, topic: str, partition: i
         del topics[topic]
     if not topics:
         del store[group]
-
-
-def _each(store: dict[str, TopicOffsets]) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-    for group, topics in store.items():
-        for topic, partitions in topics.items():
-            for partition, value in partitions.items():
-                yield group, topic, partition, value
