@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from odradek.config.log_config import LogConfig
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, KafkaError
 from odradek.log.truncation import LogTruncations
 from odradek.log.unified_log import UnifiedLog
 from odradek.replication import replica_fetcher
@@ -103,6 +103,58 @@ def test_partition_that_was_not_requested_costs_the_connection_in_a_later_slice(
         assert [each.fetch_offset for each in it.in_sync.partitions] == [3_500]
 
     run_follower(tmp_path, test)
+
+
+def test_replicas_of_a_stopped_follower_are_removed_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "REMOVED_PER_SLICE", 2)
+    slices = count_slices(monkeypatch)
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(5)]
+        it.follow_in_sync(*partitions)
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        slices.clear()
+        stop = asyncio.ensure_future(it.fetchers.stop())
+        await until(lambda: bool(slices))
+        assert all(each.closed for each in it.channels)
+        await stop
+        assert len(slices) == 2
+        assert it.timers.armed == 0
+
+    run_follower(tmp_path, test)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_flush_that_ends_while_replicas_are_removed_begins_no_fetch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: bool
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "REMOVED_PER_SLICE", 1)
+    slices = count_slices(monkeypatch)
+
+    def fail(_: UnifiedLog) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    if failed:
+        monkeypatch.setattr(UnifiedLog, "flush", fail)
+
+    async def test(it: Follower) -> None:
+        first, flushed = it.partition(0), it.partition(1)
+        append(flushed.log, [(2, 4)])
+        it.follow(first, flushed)
+        await until(lambda: bool(it.executor.held))
+        slices.clear()
+        stop = asyncio.ensure_future(it.fetchers.stop())
+        await until(lambda: bool(slices))
+        channels = len(it.channels)
+        it.release()
+        await stop
+        assert len(it.channels) == channels
+        assert all(each.closed for each in it.channels)
+        assert it.timers.armed == 0
+
+    run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 
 
 def test_stopped_follower_looks_up_no_offsets_after_the_slice(tmp_path: Path) -> None:

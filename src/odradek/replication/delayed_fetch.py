@@ -43,7 +43,7 @@ many passes it responds with the data of the last one."""
 UNTIMED_MAX = 8
 """Partitions between two readings of the clock. A fetch with fewer does not read it."""
 
-UNWATCHED_PER_SLICE = 1_000
+UNWATCHED_PER_SLICE = 500
 """Partitions that a completed fetch stops watching in one time slice."""
 
 FetchData = list[FetchPartitionData]

@@ -33,9 +33,10 @@ from odradek.replication.follower_decisions import accepts_response
 if TYPE_CHECKING:
     from odradek.ids import Uuid
 
-PARTITIONS_A_REQUEST_MAX = 500
+PARTITIONS_A_REQUEST_MAX = 250
 """Maximum number of partitions in a request, which bounds the time slices in which it is made,
-encoded and decoded (about 1 ms, measured at 51920a5). The others follow in the next request.
+encoded and decoded. It is made in 0.5 ms, or in 3 ms if the partitions are not in the processor's
+caches. The others follow in the next request.
 """
 
 

@@ -9,6 +9,7 @@ from odradek.replication.fetch_plan import FetcherSettings
 from odradek.replication.followed_replica import FollowedReplica
 from odradek.replication.follower_truncations import FollowerTruncations
 from odradek.replication.replica_fetcher import FetcherParts, ReplicaFetcher
+from odradek.slicing import in_slices
 
 if TYPE_CHECKING:
     import asyncio
@@ -125,11 +126,16 @@ class FetcherManager:
         self._stop_idle()
 
     async def stop(self) -> None:
-        """End all fetches. Wait shortly for running truncations, but not for running flushes."""
+        """End all fetches. Wait shortly for running truncations, but not for running flushes.
+
+        No response changes a replica from now on, although they are removed in time slices.
+        """
         fetchers, self._fetchers = self._fetchers, {}
         self._replicas.clear()
         for fetcher in fetchers.values():
             fetcher.stop()
+        for fetcher in fetchers.values():
+            await in_slices(fetcher.removing())
         await self._truncations.stop()
 
     def when_truncated(self, log: UnifiedLog, change: Callable[[], None]) -> None:

@@ -27,7 +27,7 @@ in which the follower decodes the response (about 1 ms, measured at 51920a5). Th
 by the next fetches, in the order of their changes.
 """
 
-ENDS_PER_SLICE = 1_000
+ENDS_PER_SLICE = 500
 """Partitions that a closed session stops watching in one time slice."""
 
 

@@ -93,6 +93,9 @@ FLUSH_COST = 25
 TRUNCATION_COST = 50
 BYTES_A_COST = 1_024
 
+REMOVED_PER_SLICE = 500
+"""Replicas that a stopped fetcher removes in one time slice."""
+
 RETRY_MS = 50
 """Delay before the request after a lost one. It doubles up to `replica.fetch.backoff.ms`."""
 
@@ -265,7 +268,7 @@ class ReplicaFetcher:
         if flush.cancelled():
             return
         error = flush.exception()  # otherwise asyncio reports that it was never retrieved
-        if replica.phase is not ReplicaPhase.PAUSED:
+        if self._stopped or replica.phase is not ReplicaPhase.PAUSED:
             return
         if error is None:
             self._plan.resume(replica)
@@ -293,11 +296,16 @@ class ReplicaFetcher:
         self._plan.stop(replica)
         del self.replicas[replica]
 
-    def stop(self) -> None:
-        """End all fetches and connections."""
-        self._stopped = True
-        for replica in tuple(self.replicas):
+    def removing(self) -> Generator[None, None, None]:
+        """Remove all replicas of a stopped fetcher, in time slices."""
+        for count, replica in enumerate(tuple(self.replicas), 1):
             self.remove(replica)
+            if not count % REMOVED_PER_SLICE:
+                yield
+
+    def stop(self) -> None:
+        """End all fetches and connections. Nothing changes the replicas from now on."""
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -313,6 +321,8 @@ class ReplicaFetcher:
 
     def fetch(self) -> None:
         """Send the requests that are due."""
+        if self._stopped:
+            return
         for connection in self._connections:
             if connection.session.is_due:
                 self._send(connection)
