@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import pytest
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller import broker_plans, plans
+from odradek.controller import broker_plans, controller_term, plans
 from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.broker_changes import (
     ELECTION_COST,
@@ -86,6 +87,34 @@ def test_creation_is_planned_in_time_slices() -> None:
         assert slices >= 2 * SLICES
         assert len(records) == COUNT + len(topics)
         assert counted(broker_plans.with_live_leaders(records, EMPTY, BROKERS))[0] >= SLICES
+
+
+def test_records_of_a_large_change_are_freed_in_time_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lengths: list[int] = []
+    planned: list[list[MetadataRecord]] = []
+    freeing = controller_term._freeing
+
+    def noted(items: list[Any]) -> Generator[None, None, None]:
+        for _ in freeing(items):
+            lengths.append(len(items))
+            yield
+
+    def planning() -> Generator[None, None, list[MetadataRecord]]:
+        planned.append(created(NewTopic("a", COUNT, 3))[1])
+        yield
+        return planned[0]
+
+    with running() as world:
+        monkeypatch.setattr(controller_term, "_freeing", noted)
+        term = world.controller()._term
+        assert term is not None
+        world.run(term.commit_planned(planning()))
+        assert _stable(world).image.topics_by_name[TopicName("a")].partition_count == COUNT
+    assert 0 < len(planned[0]) <= ELEMENTS_PER_SLICE
+    assert len(lengths) >= 2 * SLICES, "the records and the operations of the whole change"
+    assert not [a for a, b in pairwise(lengths) if b < a - ELEMENTS_PER_SLICE]
 
 
 def test_long_config_values_end_time_slices_by_their_length() -> None:

@@ -537,7 +537,7 @@ class ClusterController:
             if broker not in changes.after and registration.fenced != fenced:
                 changes.after[broker] = replace(registration, fenced=fenced)
         planning = planning_broker_changes(term.image, changes, self._policies.of(term.image))
-        committed = await term.commit(await in_slices(planning))
+        committed = await term.commit_planned(planning)
         self._waits.check(term.registry.applied_offsets())
         return committed
 
@@ -603,7 +603,7 @@ class ClusterController:
                 changes = BrokerChanges(after={broker: after})
                 policies = self._policies.of(term.image)
                 planning = planning_broker_changes(term.image, changes, policies)
-                committed = await term.commit(await in_slices(planning))
+                committed = await term.commit_planned(planning)
                 if after.in_controlled_shutdown and not before.in_controlled_shutdown:
                     term.shutdown_offsets[broker] = committed.offset
             fenced = term.image.brokers[broker].fenced
@@ -654,7 +654,7 @@ class ClusterController:
             return
         policies = self._policies.of(self._term.image)
         planning = planning_elections(self._term.image, policies)
-        await self._term.commit(await in_slices(planning))
+        await self._term.commit_planned(planning)
         self._arm("unclean", self._settings.unclean_interval_ms, self._elect_leaderless)
 
     async def _balance(self) -> None:
@@ -666,7 +666,7 @@ class ClusterController:
             self._policies.of(self._term.image),
             self._settings.imbalance_percentage,
         )
-        await self._term.commit(await in_slices(planning))
+        await self._term.commit_planned(planning)
         self._arm("balance", self._settings.balance_interval_ms, self._balance)
 
     async def assign_directories(
@@ -858,7 +858,7 @@ class ClusterController:
             if validate_only or not plan.records:
                 return term, plan.result, None
             elected = broker_plans.with_live_leaders(plan.records, term.image, term.image.brokers)
-            return term, plan.result, await term.commit(await in_slices(elected))
+            return term, plan.result, await term.commit_planned(elected)
 
         term, result, committed = await self._request(run)
         if committed is not None and not term.has_ended:

@@ -23,7 +23,7 @@ from odradek.metadata.store.interface import Delete, MetadataStore, Operation, S
 from odradek.protocol.messages.config_record import ConfigRecord
 from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.protocol.messages.topic_record import TopicRecord
-from odradek.slicing import in_slices
+from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +142,20 @@ class ControllerTerm:
             await self._commit(records, committed)
         return committed
 
+    async def commit_planned(
+        self, planning: Generator[None, None, list[MetadataRecord]]
+    ) -> Committed:
+        """Commit the records that `planning` returns, and free them in time slices.
+
+        Raises:
+            KafkaError: As for `commit`.
+            Deposed: This broker is no longer the controller.
+        """
+        records = await in_slices(planning)
+        committed = await self.commit(records)
+        await in_slices(_freeing(records))
+        return committed
+
     async def _commit(self, records: Sequence[MetadataRecord], committed: Committed) -> None:
         delta, image = await self._replayed(records)
         operations = await in_slices(store_operations(delta, image, self.epoch, self._unfinished))
@@ -154,6 +168,9 @@ class ControllerTerm:
         parts = _divided(records, count)
         if len(parts) > 1:
             self._divide(delta, image)
+            del image
+            await in_slices(_freeing(operations))
+            await in_slices(delta.releasing())
             for part in parts:
                 await self._commit(part, committed)
             return
@@ -273,6 +290,13 @@ class ControllerTerm:
                 "bug in the publication of metadata offset %d. Report the traceback", image.offset
             )
             raise Deposed("A change was not published.", must_load=True) from error
+
+
+def _freeing(items: list[Any]) -> Generator[None, None, None]:
+    """Remove all but the first items in time slices. The interpreter frees a list in one slice."""
+    while items[ELEMENTS_PER_SLICE:]:
+        del items[-ELEMENTS_PER_SLICE:]
+        yield
 
 
 def _divided(records: Sequence[MetadataRecord], count: int) -> Sequence[Sequence[MetadataRecord]]:
