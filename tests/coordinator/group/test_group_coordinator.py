@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek import slicing
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.classic.classic_member import GroupState
 from odradek.coordinator.group.group_client import GroupClient
@@ -30,7 +31,16 @@ from odradek.protocol.messages.sync_group_request import (
     SyncGroupRequestAssignment,
 )
 from odradek.results import Result
-from tests.coordinator.group.on_disk import OnDisk, coordinator, image_of, now, settled, topic
+from odradek.slicing import ELEMENTS_PER_SLICE
+from tests.coordinator.group.on_disk import (
+    OFFSETS_ID,
+    OnDisk,
+    coordinator,
+    image_of,
+    now,
+    settled,
+    topic,
+)
 from tests.helpers.event_loop import on_loop
 from tests.helpers.metadata_deltas import after_deletion, delta_between
 
@@ -101,8 +111,8 @@ def heartbeat(state: OnDisk, joined: Any) -> ErrorCode:
     )
 
 
-def commit(state: OnDisk, offset: int = 5, joined: Any = None) -> Any:
-    partition = OffsetCommitRequestPartition(0, offset, -1, "")
+def commit(state: OnDisk, offset: int = 5, joined: Any = None, index: int = 0) -> Any:
+    partition = OffsetCommitRequestPartition(index, offset, -1, "")
     request = OffsetCommitRequest(
         group_id="g",
         topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
@@ -525,6 +535,47 @@ async def test_offsets_and_their_group_expire_permanently(tmp_path: Path) -> Non
         assert "g" not in state.groups.shards.of("g").groups
         assert state.groups.shards.of("g").offsets.of_group("g") == {}
     async with coordinator(tmp_path, **options) as state:
+        assert "g" not in state.groups.shards.of("g").groups
+
+
+@on_loop
+async def test_offsets_expire_in_time_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An offset that is committed in the meantime does not expire, and neither does its group."""
+    count = 3 * ELEMENTS_PER_SLICE
+    async with coordinator(tmp_path, **{"offsets.retention.minutes": 1}) as state:
+        state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=count))
+        for index in range(count):
+            commit(state, 5, index=index)
+        await state.advance(MINUTE_MS)
+        left: list[int] = []
+        end_slice = slicing.end_slice
+
+        async def ended() -> None:
+            left.append(len(state.groups.shards.of("g").offsets.of_group("g")["t"]))
+            if len(left) == 1:
+                commit(state, 6, index=count - 1)
+            await end_slice()
+
+        monkeypatch.setattr(slicing, "end_slice", ended)
+        await state.groups.offsets.expire()
+        assert left == [2 * ELEMENTS_PER_SLICE, ELEMENTS_PER_SLICE, 1]
+        shard = state.groups.shards.of("g")
+        assert list(shard.offsets.of_group("g")["t"]) == [count - 1]
+        assert "g" in shard.groups
+
+
+@on_loop
+async def test_a_failed_append_ends_the_expiry_of_a_shard(tmp_path: Path) -> None:
+    async with coordinator(tmp_path, **{"offsets.retention.minutes": 1}) as state:
+        commit(state, 5)
+        await state.advance(MINUTE_MS)
+        state.append_error = E.KAFKA_STORAGE_ERROR
+        await state.groups.offsets.expire()
+        assert state.groups.shards.of("g").offsets.of_group("g")
+        state.append_error = None
+        await state.groups.offsets.expire()
         assert "g" not in state.groups.shards.of("g").groups
 
 

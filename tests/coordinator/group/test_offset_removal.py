@@ -79,10 +79,12 @@ def emptied(at_ms: int) -> ClassicGroup:
 def removed(shard: GroupShard) -> list[str]:
     """Expire offsets and replay the tombstones. Return the topics, and "group" for the group."""
     names = []
-    for record in removal.expire(shard, list(shard.groups), NOW_MS, RETENTION_MS):
-        assert record.value is None
-        names.append(getattr(record.key, "topic", "group"))
-        shard.replay(0, record.key, None)
+    for group_id in list(shard.groups):
+        for records in removal.expiring(shard, group_id, NOW_MS, RETENTION_MS):
+            for record in records:
+                assert record.value is None
+                names.append(getattr(record.key, "topic", "group"))
+                shard.replay(0, record.key, None)
     return names
 
 

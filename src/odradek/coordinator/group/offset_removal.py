@@ -9,7 +9,9 @@ OffsetDelete remove them too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 
 from odradek.coordinator.coordinator_result import CoordinatorRecord
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
@@ -33,61 +35,66 @@ from odradek.protocol.messages.offset_delete_response import (
     OffsetDeleteResponseTopic,
 )
 
+OFFSETS_PER_PIECE = 200
+"""Offsets that are checked, and whose tombstones are written, in one piece of a time slice."""
 
-def expire(
-    shard: GroupShard, group_ids: Iterable[str], now_ms: int, retention_ms: int
-) -> list[CoordinatorRecord]:
-    """Return tombstones for the expired offsets of these groups.
 
-    Groups without members that have no offsets left get a tombstone, too.
+def expiring(
+    shard: GroupShard, group_id: str, now_ms: int, retention_ms: int
+) -> Iterator[list[CoordinatorRecord]]:
+    """Find the expired offsets of a group in pieces, and whether the group is to be removed.
+
+    A group without members is removed when it has no offsets left. Each piece is decided in the
+    state at the time of its iteration, which may follow in a later time slice.
+
+    Yields:
+        The tombstones of a piece, possibly none. They are written before the next iteration.
     """
-    records: list[CoordinatorRecord] = []
-    for group_id in group_ids:
-        if group_id not in shard.groups:
-            continue
-        if expire_group(shard, group_id, now_ms, retention_ms, records):
-            group = shard.groups[group_id]
-            if group.validate_delete() is ErrorCode.NONE:
-                records += tombstones_of(group)
-    return records
+    topics = shard.offsets.of_group(group_id).items()
+    keys = [(topic, partition) for topic, partitions in topics for partition in partitions]
+    for first in range(0, len(keys), OFFSETS_PER_PIECE):
+        piece = keys[first : first + OFFSETS_PER_PIECE]
+        yield _expired_tombstones(shard, group_id, piece, now_ms, retention_ms)
+    group = shard.groups.get(group_id)
+    if (
+        group is not None
+        and not shard.offsets.of_group(group_id)
+        and not shard.offsets.has_open_transactions(group_id)
+        and group.validate_delete() is ErrorCode.NONE
+    ):
+        yield tombstones_of(group)
 
 
-def expire_group(
+def _expired_tombstones(
     shard: GroupShard,
     group_id: str,
+    keys: Iterable[tuple[str, int]],
     now_ms: int,
     retention_ms: int,
-    records: list[CoordinatorRecord],
-) -> bool:
-    """Add the tombstones of one group's expired offsets to `records`.
-
-    Return whether no other offset is left.
-    """
-    offsets = shard.offsets.of_group(group_id)
-    if not offsets:
-        return not shard.offsets.has_open_transactions(group_id)
-    group = shard.groups[group_id]
-    age = group.offsets_age()
-    if age is OffsetsAge.NEVER:
-        return False
+) -> list[CoordinatorRecord]:
+    """Return the tombstones of those offsets that have expired."""
+    group = shard.groups.get(group_id)
+    age = OffsetsAge.NEVER if group is None else group.offsets_age()
+    if group is None or age is OffsetsAge.NEVER:
+        return []
     since = None
     if age is OffsetsAge.SINCE_EMPTY:
         assert isinstance(group, ClassicGroup)
         since = group.state_timestamp_ms
     expired = _expired(now_ms, retention_ms, since)
-    nothing_left = True
-    for topic, partitions in offsets.items():
-        subscribed = group.is_subscribed_to(topic)
-        for partition, value in partitions.items():
+    tombstones: list[CoordinatorRecord] = []
+    for topic, of_topic in groupby(keys, itemgetter(0)):
+        if group.is_subscribed_to(topic):
+            continue
+        for _, partition in of_topic:
+            value = shard.offsets.get(group_id, topic, partition)
             if (
-                subscribed
-                or not expired(value)
-                or shard.offsets.is_pending(group_id, topic, partition)
+                value is not None
+                and expired(value)
+                and not shard.offsets.is_pending(group_id, topic, partition)
             ):
-                nothing_left = False
-            else:
-                records.append(offset_commit_tombstone(group_id, topic, partition))
-    return nothing_left and not shard.offsets.has_open_transactions(group_id)
+                tombstones.append(offset_commit_tombstone(group_id, topic, partition))
+    return tombstones
 
 
 def _expired(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from odradek.config.broker import BrokerConfig
@@ -49,7 +50,7 @@ from odradek.protocol.messages.offset_delete_response import OffsetDeleteRespons
 from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from odradek.results import Result
-from odradek.slicing import end_slice, run_to_completion, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, SLICE_MS, in_slices, run_to_completion, sliced
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +60,6 @@ AppendMarker = Callable[[TopicPartition, int, int, int, bool], Result[LogAppendI
 """Appends a marker: (partition, producer id and epoch, coordinator epoch, commit or abort)."""
 # Tombstones in one record batch. A million offsets may expire at the same time.
 TOMBSTONES_MAX = 1_000
-# Groups that are checked for expired offsets in one time slice.
-GROUPS_PER_SLICE_MAX = 100
 # Comparisons of a commit's topics with newer metadata in time slices. The next one is not divided.
 COMPARISONS_MAX = 5
 
@@ -346,22 +345,34 @@ class OffsetRequests:
         Offsets expire after ``offsets.retention.minutes``.
         """
         for shard in self._runtime.shards():
-            group_ids = list(shard.groups)
-            for first in range(0, len(group_ids), GROUPS_PER_SLICE_MAX):
-                self._expire_some(shard, group_ids[first : first + GROUPS_PER_SLICE_MAX])
-                await end_slice()
+            removed = await in_slices(self._expiring(shard))
+            if removed:
+                logger.info(
+                    "%s-%d: %d offsets and groups have expired",
+                    CONSUMER_OFFSETS,
+                    shard.partition,
+                    removed,
+                )
 
-    def _expire_some(self, shard: GroupShard, group_ids: list[str]) -> None:
+    def _expiring(self, shard: GroupShard) -> Generator[None, None, int]:
+        """Remove the expired offsets and groups of a shard. Return their number."""
         retention_ms = self._config.get_int("offsets.retention.minutes") * 60_000
-        records = removal.expire(shard, group_ids, self._clock.time_ms(), retention_ms)
-        if records and self._runtime.serves(shard.partition, shard):
-            self._remove(shard, records)
-            logger.info(
-                "%s-%d: %d offsets and groups have expired",
-                CONSUMER_OFFSETS,
-                shard.partition,
-                len(records),
-            )
+        removed, left, ends_ms = 0, ELEMENTS_PER_SLICE, self._clock.monotonic_ms() + SLICE_MS
+        for group_id in list(shard.groups):
+            pieces = removal.expiring(shard, group_id, self._clock.time_ms(), retention_ms)
+            for records in chain(pieces, ([],)):
+                if records:
+                    if not self._runtime.serves(shard.partition, shard):
+                        return removed
+                    written = self._remove(shard, records)
+                    if written.completed and written.value is not ErrorCode.NONE:
+                        return removed  # the next pass removes the others
+                    removed += len(records)
+                left -= 1 + len(records)
+                if left <= 0 or self._clock.monotonic_ms() >= ends_ms:
+                    yield
+                    left, ends_ms = ELEMENTS_PER_SLICE, self._clock.monotonic_ms() + SLICE_MS
+        return removed
 
 
 def _code_of(validate: Callable[[], ErrorCode]) -> ErrorCode:
