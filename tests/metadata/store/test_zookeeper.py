@@ -13,6 +13,7 @@ import pytest
 from kazoo.protocol.states import KeeperState
 
 from odradek.environment.thread_pool import ThreadExecutors
+from odradek.metadata.store import zookeeper as zookeeper_store
 from odradek.metadata.store.interface import (
     CHROOT_BYTES_MAX,
     Create,
@@ -189,6 +190,35 @@ def test_many_nodes_are_read_in_one_call(zookeeper: ZooKeeperProcess) -> None:
             None if number % 2 else b"%d" % number for number in range(count)
         ]
         await store.close()
+
+    run(scenario())
+
+
+def test_large_write_is_prepared_in_time_slices(
+    zookeeper: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_store, "OPERATIONS_PER_SLICE", 2)
+    ended: list[None] = []
+
+    async def end_slice() -> None:
+        ended.append(None)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(zookeeper_store, "end_slice", end_slice)
+
+    async def scenario() -> None:
+        store = ZooKeeperStore(address(zookeeper, "/test-slices"))
+        await store.open()
+        await store.create_root()
+        written = await store.multi([Create(f"/{number}") for number in range(5)])
+        assert [each.path for each in written] == [f"/{number}" for number in range(5)]
+        assert len(ended) == 2
+        late = asyncio.ensure_future(store.multi([Create("/a"), Create("/b")]))
+        await asyncio.sleep(0)
+        assert len(ended) == 3
+        await store.close()
+        with pytest.raises(SessionLostError):
+            await late
 
     run(scenario())
 

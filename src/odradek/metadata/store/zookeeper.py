@@ -62,6 +62,7 @@ from odradek.metadata.store.store_session import StoreSession
 from odradek.metadata.store.watchdog import SessionWatchdog
 from odradek.metadata.store.watches import Watches
 from odradek.metadata.store.zookeeper_client import Credentials, ZooKeeperAddress, create_client
+from odradek.slicing import end_slice
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,8 @@ SESSION_TIMEOUT_MS = 18_000
 WATCHDOG_SHARE = 3
 """The watchdog ends the session when the event loop is blocked for this part of its timeout."""
 
+OPERATIONS_PER_SLICE = 100
+"""Operations of a transaction that are prepared in one time slice: kazoo takes 10 us for each."""
 GETS_IN_FLIGHT_MAX = 200
 """Requests of one `get_many` that are in flight at the same time. One time slice starts them."""
 
@@ -490,11 +493,19 @@ class ZooKeeperStore(StoreSession):
     async def multi(self, operations: Sequence[Operation]) -> list[Written]:
         check_size(operations, self.multi_bytes_max)
 
-        def start(kazoo: KazooClient) -> Any:
-            transaction = kazoo.transaction()
-            for operation in operations:
-                check_path(operation.path)
+        for operation in operations:
+            check_path(operation.path)
+        client, transaction = self._client, None
+        if client is not None:
+            transaction = client.kazoo.transaction()
+            for count, operation in enumerate(operations, 1):
                 _add(transaction, operation)
+                if not count % OPERATIONS_PER_SLICE:
+                    await end_slice()
+
+        def start(kazoo: KazooClient) -> Any:
+            if transaction is None or transaction.client is not kazoo:
+                raise SessionLostError("the session began while the write was prepared")
             return transaction.commit_async()
 
         return await self._start(start, partial(_written, operations), "/", writes=True)
