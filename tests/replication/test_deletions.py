@@ -420,7 +420,7 @@ def test_image_without_a_topic_and_without_its_deletion_keeps_the_log(
         apply(machine.replicas, image, lost)
         with pytest.raises(KafkaError):
             machine.replicas.log(GONE_0)
-        assigned = {log.topic_partition.topic for log in machine.logs.assigned_logs()}
+        assigned = {log.topic_partition.topic for log in machine.logs.assigned_logs() if log}
         assert assigned == {"kept"}, "retention would apply the default configs"
 
     machine.run(lose, power=None)

@@ -159,7 +159,7 @@ class LogCleaner:
         for count, log in enumerate(manager.assigned_logs(), 1):
             if not count % ELEMENTS_PER_SLICE:
                 await end_slice()
-            if not log.config.cleanup_compact or len(log.segments) < 2:
+            if log is None or not log.config.cleanup_compact or len(log.segments) < 2:
                 continue
             if log.topic_partition in manager.cleaning:
                 continue
@@ -203,7 +203,9 @@ class LogCleaner:
         for count, log in enumerate(self._manager.assigned_logs(), 1):
             if not count % ELEMENTS_PER_SLICE:
                 await end_slice()
-            if not log.config.cleanup_compact or len(log.segments) < 2 or log.log_dir.offline:
+            if log is None or log.log_dir.offline:
+                continue
+            if not log.config.cleanup_compact or len(log.segments) < 2:
                 continue
             try:
                 await self._in_thread(partial(log.load_for_retention, now_ms))

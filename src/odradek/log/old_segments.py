@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 
 def retain_logs(
-    logs: Iterable[UnifiedLog],
+    logs: Iterable[UnifiedLog | None],
     now_ms: int,
     producer_expiration_ms: int,
     *,
@@ -40,7 +40,7 @@ def retain_logs(
     """Apply retention and expire producers; see `LogManager.retain`.
 
     Args:
-        logs: The logs.
+        logs: The logs. None counts as one.
         now_ms: The time of the pass.
         producer_expiration_ms: The time after which an idle producer expires.
         is_assigned: Called before the work on a log. False skips the log.
@@ -57,9 +57,10 @@ def retain_logs(
         if cost >= ELEMENTS_PER_SLICE or clock.monotonic_ms() > ends_ms:
             yield
             cost, ends_ms = 0, clock.monotonic_ms() + SLICE_MS
-        if not is_assigned(log):
+        cost += 1
+        if log is None or not is_assigned(log):
             continue
-        cost += 1 + len(log.producers.producers) // PRODUCERS_EXPIRED_AN_ELEMENT
+        cost += len(log.producers.producers) // PRODUCERS_EXPIRED_AN_ELEMENT
         log.producers.expire(now_ms, producer_expiration_ms)
         try:
             deleted = yield from delete_old_segments(log, now_ms, may_delete, wait=wait)

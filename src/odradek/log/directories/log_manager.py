@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -413,11 +413,16 @@ class LogManager:
         """Undo `assign`, because the metadata has lost these partitions."""
         self._assigned.difference_update(topic_partitions)
 
-    def assigned_logs(self) -> Iterator[UnifiedLog]:
-        """Yield the logs of assigned partitions, looked up one by one. Runs on any thread."""
-        for log in list(self._logs.values()):
-            if log.topic_partition in self._assigned:
-                yield log
+    def assigned_logs(self) -> Iterator[UnifiedLog | None]:
+        """Yield the logs of assigned partitions, looked up one by one. Runs on any thread.
+
+        Yield None for a log that is not assigned, because the caller counts it in its time slices.
+        A log that is deleted in the meantime is freed when the iteration has passed it.
+        """
+        logs = deque(list(self._logs.values()))
+        while logs:
+            log = logs.popleft()
+            yield log if log.topic_partition in self._assigned else None
 
     def conflicting_logs(self) -> dict[TopicPartition, list[UnifiedLog]]:
         """Return the logs in several directories, of topics with one name.
@@ -600,7 +605,7 @@ class LogManager:
     def load_for_retention(self, now_ms: int) -> None:
         """Read the data that `retain` needs from the disk. May run on any thread."""
         for log in self.assigned_logs():
-            if not log.log_dir.offline:
+            if log is not None and not log.log_dir.offline:
                 try:
                     log.load_for_retention(now_ms)
                 except KafkaError as error:
