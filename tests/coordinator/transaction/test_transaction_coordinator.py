@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek import slicing
 from odradek.coordinator.coordinator_result import CoordinatorResult
 from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS
 from odradek.coordinator.transaction.transaction_decisions import TransactionResponse
@@ -18,10 +19,13 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.metadata.topics import TRANSACTION_STATE
 from odradek.result_tasks import wait
+from odradek.slicing import ELEMENTS_PER_SLICE
+from tests.coordinator.group.on_disk import image_of, topic
 from tests.coordinator.transaction.transactions_on_disk import (
     A0,
     A1,
     STATE,
+    STATE_ID,
     OnDisk,
     coordinator,
     settled,
@@ -363,6 +367,33 @@ async def test_deleted_topic_does_not_block_the_transaction(tmp_path: Path) -> N
         await disk.end()
         await disk.completed()
         assert (disk.state(), disk.markers) == ("CompleteCommit", [])
+
+
+@on_loop
+async def test_partitions_of_a_long_transaction_are_found_in_time_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that is deleted between two slices gets no further marker."""
+    count = ELEMENTS_PER_SLICE
+    async with coordinator(tmp_path) as disk:
+        names = {each: topic(each, each.encode() * 16, count) for each in ("a", "b", "c")}
+        disk.image = image_of(topic(TRANSACTION_STATE, STATE_ID), *names.values())
+        all_partitions = [TopicPartition(each, index) for each in names for index in range(count)]
+        await disk.init()
+        assert await disk.add((1, 0), *all_partitions) is E.NONE
+        end_slice, slices = slicing.end_slice, [0]
+
+        async def ended() -> None:
+            slices[0] += 1
+            disk.image = image_of(topic(TRANSACTION_STATE, STATE_ID), names["a"], names["b"])
+            await end_slice()
+
+        monkeypatch.setattr(slicing, "end_slice", ended)
+        assert (await disk.end()).code is E.NONE
+        await disk.completed()
+        assert slices[0] >= len(names)
+        assert [each.partitions for each in disk.markers] == [all_partitions[: 2 * count]]
+        assert disk.state() == "CompleteCommit"
 
 
 @on_loop

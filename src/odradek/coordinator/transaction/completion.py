@@ -13,24 +13,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.transaction_marker import TransactionMarker, WriteMarkers
 from odradek.coordinator.transaction.transaction_metadata import (
     TransactionMetadata,
     TransactionState,
+    partitions_by_topic,
 )
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.environment.backoff import Backoff
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode
-from odradek.ids import TopicPartition
+from odradek.ids import TopicName, TopicPartition
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
 from odradek.result_tasks import wait
 from odradek.results import Result
+from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -111,23 +113,36 @@ class Completions:
 
     async def _complete(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
         backoff = Backoff(self._timers, RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX)
-        remaining = set(prepared.partitions)
-        while remaining := self._existing(remaining):
-            remaining -= await self._marked(shard, prepared, remaining)
+        remaining: Collection[TopicPartition] = prepared.partitions
+        while existing := await in_slices(self._finding_existing(remaining)):
+            done = await self._marked(shard, prepared, existing)
+            remaining = [each for each in existing if each not in done]
             if remaining:
                 await backoff.wait()
         while not await self._completed(shard, prepared):
             await backoff.wait()
 
-    def _existing(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        image = self._image()
-        return {each for each in partitions if image.partition(*each) is not None}
+    def _finding_existing(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Generator[None, None, list[TopicPartition]]:
+        """Return the partitions that exist, in order. Yields after each time slice."""
+        existing, left = [], ELEMENTS_PER_SLICE
+        for topic, indexes in partitions_by_topic(partitions).items():
+            for index in indexes:
+                partition = TopicPartition(TopicName(topic), index)
+                if self._image().partition(*partition) is not None:
+                    existing.append(partition)
+                left -= 1
+                if left <= 0:
+                    left = ELEMENTS_PER_SLICE
+                    yield
+        return existing
 
     async def _marked(
         self,
         shard: TransactionShard,
         prepared: TransactionMetadata,
-        partitions: set[TopicPartition],
+        partitions: list[TopicPartition],
     ) -> set[TopicPartition]:
         """Write the markers. Return the partitions that are done."""
         marker = TransactionMarker(
@@ -135,7 +150,7 @@ class Completions:
             prepared.producer_epoch,
             self._coordinator_epoch(shard),
             prepared.state is TransactionState.PREPARE_COMMIT,
-            sorted(partitions),
+            partitions,
             max(prepared.client_transaction_version, 1),
         )
         try:
