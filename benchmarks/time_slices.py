@@ -388,7 +388,7 @@ def last_phases(cluster: Cluster) -> None:
     names = cluster.topics
     cluster.phase(f"{cluster.many}: retention")
     cluster.alter(ConfigResource.Type.TOPIC, names, "retention.ms", "1")
-    time.sleep(15)
+    time.sleep(40)  # for all 10,000 logs of each broker
     cluster.phase(f"{cluster.many}: deletion")
     cluster.delete(names)
     time.sleep(10)
