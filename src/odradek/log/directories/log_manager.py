@@ -743,8 +743,8 @@ class LogManager:
     def _collectors(self, log_dir: LogDir) -> dict[str, Callable[[], Offsets]]:
         """Return the functions that collect the entries of each checkpoint."""
 
-        def logs() -> list[UnifiedLog]:
-            return [log for log in self.all_logs() if log.log_dir is log_dir]
+        def logs() -> Iterator[UnifiedLog]:
+            return (log for log in self.all_logs() if log.log_dir is log_dir)
 
         return {
             # Not a log without files: a copy of a directory may take its place (`LogLoader`).

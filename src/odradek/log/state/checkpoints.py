@@ -105,10 +105,10 @@ def read_offsets(
 
 
 def write_new_offsets(
-    files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool
+    files: Files, path: str, offsets: Iterable[tuple[TopicPartition, int]], *, sync: bool
 ) -> None:
     """Write an offset checkpoint under an unused name."""
-    entries = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
+    entries = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets)
     write_new_file(files, path, _format_entries(entries), sync=sync)
 
 
