@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from odradek.coordinator import uncommitted_changes
 from odradek.coordinator.uncommitted_changes import UncommittedChanges
 
 KEYS = "abc"
 writes = st.lists(st.tuples(st.sampled_from(KEYS), st.none() | st.integers(0, 9)), min_size=1)
 
 
+@pytest.fixture(autouse=True, params=[1, 3], ids=["blocks", "long-blocks"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep few keys as a block, too."""
+    monkeypatch.setattr(uncommitted_changes, "BLOCK_KEYS_MIN", request.param)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=st.lists(st.integers(0, 40) | st.tuples(st.booleans(), writes), max_size=12))
 def test_a_write_that_is_kept_whole_equals_its_records(
     history: list[int | tuple[bool, list[tuple[str, int | None]]]],

@@ -14,6 +14,12 @@ from itertools import chain
 from math import inf
 from typing import Generic, TypeVar
 
+BLOCK_KEYS_MIN = 100
+"""Keys of a write from which on they are kept as a block.
+
+A lookup visits all blocks, and hundreds of short transactions may end at the same time.
+"""
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -75,7 +81,11 @@ class UncommittedChanges(Generic[K, V]):
             keys: The key of each record. It may occur more than once.
             values: The value of each key before the write.
         """
-        self._blocks.append(_Block(offset, keys, values))
+        if len(keys) < BLOCK_KEYS_MIN:
+            for key, value in zip(keys, values, strict=True):
+                self.keep(key, offset, value)
+        else:
+            self._blocks.append(_Block(offset, keys, values))
 
     def commit(self, offset: int) -> None:
         """Drop the kept values of the records up to `offset`, which are committed."""

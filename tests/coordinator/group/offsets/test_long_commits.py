@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from odradek import slicing
+from odradek.coordinator import uncommitted_changes
 from odradek.coordinator.batch_builder import build_coordinator_batch
 from odradek.coordinator.coordinator_result import CoordinatorRecord
 from odradek.coordinator.group import offset_requests
@@ -28,6 +29,7 @@ from odradek.coordinator.group.offsets.offset_commits import (
 )
 from odradek.coordinator.group.offsets.offset_store import NO_PRODUCER, CommittedOffset
 from odradek.coordinator.shard_loading import replay_record
+from odradek.coordinator.uncommitted_changes import BLOCK_KEYS_MIN
 from odradek.errors import ErrorCode
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.metadata.image import MetadataImage
@@ -129,6 +131,14 @@ def view(shard: GroupShard) -> tuple[object, ...]:
     )
 
 
+@pytest.fixture(params=[1, BLOCK_KEYS_MIN], ids=["blocks", "no-blocks"])
+def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep few keys as a block, or not."""
+    monkeypatch.setattr(uncommitted_changes, "BLOCK_KEYS_MIN", request.param)
+
+
+@pytest.mark.usefixtures("blocks")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     writes=st.lists(
         st.tuples(st.sampled_from(["block", "block", "records", "marker", "commit"]), rows),
