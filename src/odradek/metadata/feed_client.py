@@ -327,7 +327,8 @@ class FeedClient:
         )
         await self._publish(delta, image)
         self._state.fetched(transfer)
-        await in_slices(transfer.delta.releasing())
+        for each in (transfer.delta, delta):
+            await in_slices(each.releasing())
 
     async def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         try:

@@ -40,7 +40,7 @@ class MetadataPublisher:
 
         The delta of the first change has the whole metadata. Dynamic broker configs are in effect
         before the call. A subscriber with much work is a generator, which is run in time slices
-        (`odradek.slicing`).
+        (`odradek.slicing`). The delta is valid during the call and these slices only.
         """
         self._subscribers.append(subscriber)
 

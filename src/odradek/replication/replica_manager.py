@@ -300,10 +300,13 @@ class ReplicaManager:
     def _apply_changed_configs(
         self, delta: MetadataDelta, new_image: MetadataImage
     ) -> Generator[None, None, None]:
+        names = dict.fromkeys(delta.topic_configs.changed)
         if delta.broker_configs.changed:
-            names = dict.fromkeys(TopicName(topic) for topic, _ in self._partitions)
-        else:
-            names = dict.fromkeys(delta.topic_configs.changed)
+            names = {}
+            for count, key in enumerate(tuple(self._partitions), 1):
+                names[TopicName(key[0])] = None
+                if not count % ELEMENTS_PER_SLICE:
+                    yield
         left = PARTITIONS_APPLIED_A_SLICE
         for name in names:
             topic = new_image.topics_by_name.get(name)
