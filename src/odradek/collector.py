@@ -22,10 +22,16 @@ COLLECTIONS_POSTPONED = 2_000
 They correspond to some ten million new objects, ten times as many as the longest request creates.
 """
 
-MIDDLE_COLLECTIONS = 3
-"""Collections of the young generation before one of the middle generation, with a `Collector`.
+YOUNG_COLLECTIONS = 4
+"""Collections of the young generation before a `Collector` runs one of the middle generation.
 
-A collection of the middle generation then visits at most some 2,800 objects, in a millisecond.
+A collection of the middle generation then visits some 2,800 objects, and the objects that they
+refer to. It takes one to three milliseconds.
+"""
+
+YOUNG_COLLECTIONS_MAX = 50
+"""Collections of the young generation before the interpreter runs one of the middle generation,
+with a `Collector`. This happens in a time slice that is far too long.
 """
 
 OBJECTS_KEPT_MAX = 2_000
@@ -103,11 +109,12 @@ def old_objects() -> int:
 
 
 class Collector:
-    """Runs the full collections of a broker's process, and freezes the objects that survive.
+    """Runs the longer collections of a broker's process, and freezes the objects that survive.
 
-    A later full collection does not visit a frozen object. So each one visits few objects, however
-    many partitions, images and fetch sessions the broker has. It runs in a time slice of its own,
-    after a collection of the middle generation that leaves more than `OBJECTS_KEPT_MAX` objects.
+    Collections of the middle generation and full ones run in time slices of their own, because they
+    would make other slices too long. A full collection follows when one of the middle generation
+    has left more than `OBJECTS_KEPT_MAX` objects. It does not visit a frozen object. So each one
+    visits few objects, however many partitions, images and fetch sessions the broker has.
 
     Only the process of one broker has a `Collector`. In any other process it would freeze the
     objects of the caller and of other brokers, too.
@@ -120,20 +127,21 @@ class Collector:
     def __init__(self) -> None:
         self._call_soon: Callable[[Callable[[], None]], object] | None = None
         self._is_scheduled = False
+        self._young_collections = 0
         self._previous = (0, 0)
 
     def start(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        """Run the full collections from now on.
+        """Run the longer collections from now on.
 
         Args:
             call_soon: Schedules a call on the event loop, from any thread.
         """
         self._call_soon = call_soon
-        self._previous = _change_usual_thresholds(MIDDLE_COLLECTIONS, COLLECTIONS_POSTPONED)
+        self._previous = _change_usual_thresholds(YOUNG_COLLECTIONS_MAX, COLLECTIONS_POSTPONED)
         gc.callbacks.append(self._collected)
 
     def stop(self) -> None:
-        """Leave the full collections to the interpreter again."""
+        """Leave all collections to the interpreter again."""
         if self._call_soon is not None:
             self._call_soon = None
             gc.callbacks.remove(self._collected)
@@ -148,10 +156,26 @@ class Collector:
 
         It has to be short, and must not run a collection.
         """
-        if phase == "stop" and info["generation"] == 1 and not self._is_scheduled:
+        if phase != "stop":
+            return
+        if info["generation"] == 1:
+            self._young_collections = 0
+            self._schedule(self.check)
+        elif info["generation"] == 0:
+            self._young_collections += 1
+            if self._young_collections >= YOUNG_COLLECTIONS:
+                self._schedule(self._collect_middle)
+
+    def _schedule(self, call: Callable[[], None]) -> None:
+        if not self._is_scheduled:
             assert self._call_soon is not None, "the callback is removed when this is None"
             self._is_scheduled = True
-            self._call_soon(self.check)
+            self._call_soon(call)
+
+    def _collect_middle(self) -> None:
+        self._is_scheduled = False
+        if self._call_soon is not None:
+            gc.collect(1)  # schedules a check
 
     def check(self) -> None:
         """Collect the garbage and freeze the objects that survive, if they are many."""

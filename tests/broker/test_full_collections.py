@@ -18,6 +18,7 @@ from odradek.collector import (
     OBJECTS_COLLECTED_MAX,
     OBJECTS_FROZEN_MIN,
     OBJECTS_KEPT_MAX,
+    YOUNG_COLLECTIONS,
     Collector,
     old_objects,
     postponed_full_collections,
@@ -109,13 +110,28 @@ def middle_collection() -> None:
 def test_a_check_follows_each_middle_collection_and_no_other(calls: Calls) -> None:
     gc.collect(0)
     gc.collect(2)
-    assert not calls.waiting
+    assert not calls.waiting, "few young collections"
     middle_collection()
     middle_collection()
     assert len(calls.waiting) == 1, "a check is scheduled once"
     calls.run()
     middle_collection()
     assert len(calls.waiting) == 1
+
+
+def test_middle_collections_run_in_slices_of_their_own(calls: Calls) -> None:
+    cycles = [Cycle() for _ in range(10)]
+    gc.collect(0)
+    cycles.clear()
+    for _ in range(2):
+        for _ in range(YOUNG_COLLECTIONS):
+            gc.collect(0)
+        assert len(calls.waiting) == 1
+        calls.run()
+        assert Cycle.freed == 10
+        assert len(calls.waiting) == 1, "a check follows"
+        calls.run()
+        assert not calls.waiting
 
 
 def test_few_objects_are_neither_collected_nor_frozen(calls: Calls, visited: Visited) -> None:
@@ -162,7 +178,7 @@ def test_objects_that_were_garbage_cause_no_freeze(calls: Calls) -> None:
 def test_very_many_objects_are_frozen_without_a_collection(calls: Calls, visited: Visited) -> None:
     """A loop that was occupied for long, or work in another thread, has created them."""
     kept = [Cycle() for _ in range(OBJECTS_COLLECTED_MAX)]
-    middle_collection()
+    calls.run()  # a collection of the middle generation
     calls.run()
     assert not visited.counts
     assert old_objects() < OBJECTS_FROZEN_MIN < len(kept)
