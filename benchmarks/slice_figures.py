@@ -116,16 +116,18 @@ def _function(frame: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The long slices of one phase that have the same cause and the same callback."""
+    """The long slices of one phase that have the same cause."""
 
     phase: str
     cause: str
-    callback: str
     slices: int
     median_ms: float
     longest_ms: float
     longest_wall_ms: float
     collections_ms: float
+    """In the longest slice."""
+    callback: str
+    """That of the longest slice."""
     stack: tuple[str, ...]
     """That of the longest slice."""
 
@@ -134,21 +136,21 @@ def causes(phases: Iterable[Phase]) -> list[Cause]:
     """Return the causes of all slices above the limit, in the order of the phases."""
     found = []
     for phase in phases:
-        groups: dict[tuple[str, str], list[Line]] = {}
+        groups: dict[str, list[Line]] = {}
         for each in phase["slices"]:
-            groups.setdefault((cause(each), each["callback"]), []).append(each)
-        for (name, callback), slices in groups.items():
+            groups.setdefault(cause(each), []).append(each)
+        for name, slices in groups.items():
             top = max(slices, key=lambda each: float(each["cpu_ms"]))
             found.append(
                 Cause(
                     phase["name"],
                     name,
-                    callback,
                     len(slices),
                     statistics.median(each["cpu_ms"] for each in slices),
                     top["cpu_ms"],
                     top["wall_ms"],
                     sum(ms for _, ms, _ in top["collections"]),
+                    top["callback"],
                     tuple(top["stack"]),
                 )
             )

@@ -10,8 +10,7 @@ from benchmarks.slice_recorder import LIMIT_MS
 from benchmarks.tables import judged, show, table
 
 HEAD = ["phase", "callbacks", "above 5 ms", "longest, ms of CPU", "its wall time, ms", "target"]
-CAUSES_HEAD = ["phase", "cause", "callback", "slices", "median, ms", "longest, ms",
-               "collections in it, ms"]  # fmt: skip
+CAUSES_HEAD = ["phase", "cause", "slices", "median, ms", "longest, ms", "collections in it, ms"]
 
 
 class TimeSlices(CommandExperiment):
@@ -86,8 +85,7 @@ def cause_table(phases: list[Phase]) -> list[str]:
 
 def _cause(cause: Cause) -> list[str]:
     figures = [cause.median_ms, cause.longest_ms, cause.collections_ms]
-    names = [f"`{cause.cause}`", f"`{cause.callback}`"]
-    return [cause.phase, *names, str(cause.slices), *map(show, figures)]
+    return [cause.phase, f"`{cause.cause}`", str(cause.slices), *map(show, figures)]
 
 
 def summary(record: Record) -> str:

@@ -94,15 +94,15 @@ def test_the_cause_is_the_innermost_function_of_odradek_or_a_long_collection(
     assert slice_figures.cause(long_slice(1.0, 10.0, **changes)) == cause
 
 
-def test_slices_of_one_cause_and_callback_are_one_line_of_their_phase() -> None:
+def test_slices_of_one_cause_are_one_line_of_their_phase() -> None:
     slices = [long_slice(1.0, cpu_ms) for cpu_ms in (6.0, 9.0, 7.0)]
-    slices += [long_slice(1.0, 8.0, callback="LogFlusher.sync")]
-    phase = {"name": "a", "slices": slices}
-    found = slice_figures.causes([phase, {"name": "b", "slices": slices[:1]}])
-    assert [(each.phase, each.callback, each.slices) for each in found] == [
-        ("a", "task Connection.run", 3),
-        ("a", "LogFlusher.sync", 1),
-        ("b", "task Connection.run", 1),
+    slices += [long_slice(1.0, 8.0, stack=["odradek.log.log_flusher.LogFlusher.sync:5"])]
+    found = slice_figures.causes([{"name": "a", "slices": slices}, {"name": "b", "slices": slices}])
+    assert [(each.phase, each.cause, each.slices) for each in found] == [
+        ("a", "log.manager.LogManager.create", 3),
+        ("a", "log.log_flusher.LogFlusher.sync", 1),
+        ("b", "log.manager.LogManager.create", 3),
+        ("b", "log.log_flusher.LogFlusher.sync", 1),
     ]
     assert (found[0].median_ms, found[0].longest_ms, found[0].longest_wall_ms) == (7.0, 9.0, 18.0)
 
@@ -135,9 +135,7 @@ def test_the_tables_have_each_phase_and_each_cause() -> None:
         "| a | 1,200 | 0 | 4.2 | 9 | <= 5: met |",
         "| b | 1,200 | 1 | 6 | 12 | <= 5: **missed** |",
     ]
-    assert cause_table(phases)[2:] == [
-        "| b | `log.manager.LogManager.create` | `task Connection.run` | 1 | 6 | 6 | 0 |"
-    ]
+    assert cause_table(phases)[2:] == ["| b | `log.manager.LogManager.create` | 1 | 6 | 6 | 0 |"]
     assert cause_table(phases[:1]) == ["No time slice exceeds 5 ms."]
 
 
