@@ -227,6 +227,17 @@ def test_the_records_of_a_long_offset_commit_are_made_in_slices(
     assert len(ended_slices) >= len(passes) * (ELEMENTS // ELEMENTS_PER_SLICE - 1)
 
 
+def test_an_offset_commit_that_is_decoded_in_one_slice_makes_its_records_in_several(
+    broker: tuple[asyncio.Runner, BrokerServer], ended_slices: list[int]
+) -> None:
+    runner, server = broker
+    partitions = [OffsetCommitRequestPartition(number) for number in range(3 * ELEMENTS_PER_SLICE)]
+    topic = OffsetCommitRequestTopic("t", partitions=partitions)
+    response = runner.run(response_to(server, OffsetCommitRequest("g", topics=[topic]), 8))
+    assert len(response.topics[0].partitions) == len(partitions)
+    assert len(ended_slices) >= 2
+
+
 def test_full_collections_are_postponed_during_long_requests(
     broker: tuple[asyncio.Runner, BrokerServer], ended_slices: list[int]
 ) -> None:

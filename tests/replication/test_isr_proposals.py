@@ -20,6 +20,7 @@ from odradek.protocol.messages.alter_partition_response import (
     TopicData,
 )
 from odradek.replication.isr_proposals import (
+    OUTCOMES_WITH_RESPONSE_MAX,
     PARTITIONS_PER_REQUEST_MAX,
     RETRY_BACKOFF_MS,
     IsrProposals,
@@ -334,6 +335,19 @@ def test_outcomes_are_applied_in_time_slices() -> None:
     sender.run()
     assert [len(each.outcomes) for each in proposers] == [1] * 3 * SLICE
     assert sender.partitions()[1:] == [[99]]
+
+
+def test_outcomes_of_a_long_response_are_applied_after_the_slice_that_decodes_it() -> None:
+    sender = Sender()
+    numbers = range(OUTCOMES_WITH_RESPONSE_MAX + 1)
+    proposers = [Proposer(each, proposal(1, 2)) for each in numbers]
+    for each in proposers:
+        sender.propose(each)
+    sender.run()
+    sender.answer(*[0] * len(proposers))
+    assert {len(each.outcomes) for each in proposers} == {0}
+    sender.run()
+    assert {len(each.outcomes) for each in proposers} == {1}
 
 
 def test_stop_between_two_time_slices_applies_no_further_outcome() -> None:

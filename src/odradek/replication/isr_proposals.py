@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_REQUEST_MAX = 250
 """Maximum number of proposals in one request. More of them wait for its response."""
+OUTCOMES_WITH_RESPONSE_MAX = 20
+"""Outcomes that are applied in the time slice that has decoded the response."""
 RETRY_BACKOFF_MS = 50
 """Delay before proposals are sent again, as in Kafka."""
 ATTEMPT_TIMEOUT_MS = 10_000
@@ -223,7 +225,10 @@ class IsrProposals:
             self._schedule(RETRY_BACKOFF_MS)
         _log_changes(outcomes)
         self._outcomes.extend(outcomes)
-        self._apply_outcomes()
+        if len(outcomes) > OUTCOMES_WITH_RESPONSE_MAX:
+            self._timers.call_later(0, self._apply_outcomes)
+        else:
+            self._apply_outcomes()
 
     def _apply_outcomes(self) -> None:
         """Pass outcomes on to the leaders, which propose again if they have to.

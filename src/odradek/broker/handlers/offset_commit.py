@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING
 
 from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
 from odradek.results import Result
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.protocol.messages.offset_commit_request import OffsetCommitRequest
+
+SHORT_MAX = 14
+"""Topics, and partitions of each topic, in a commit that certainly takes one time slice only."""
 
 
 def handle(
@@ -24,6 +28,15 @@ def handle(
 ) -> Result[OffsetCommitResponse]:
     """Store the offsets. The response is pending while a flush to the disk is due."""
     groups = services.coordinators.made_groups or services.groups
-    if context.is_long:
+    # A short commit is recognized without a call: its calls are pinned.
+    may_be_long: object = request.topics[SHORT_MAX:]
+    for topic in request.topics:
+        may_be_long = may_be_long or topic.partitions[SHORT_MAX:]
+    if may_be_long and (context.is_long or _is_long(request)):
         return groups.offsets.commit_in_slices(request, context.api_version)
     return groups.offsets.commit(request, context.api_version)
+
+
+def _is_long(request: OffsetCommitRequest) -> bool:
+    """Return whether the records take more than one time slice. A slice makes 200 in 1 ms."""
+    return sum(len(topic.partitions) for topic in request.topics) > ELEMENTS_PER_SLICE
