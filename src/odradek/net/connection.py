@@ -276,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
                         ends_ms = self._shared.monotonic_ms() + SLICE_MS
                 elif (
                     # Repeated produce requests take 10 us each, unless they roll segments.
-                    (not number & 3 or reply.__class__ is not bytes)
+                    (not number & 1 or reply.__class__ is not bytes)
                     and self._shared.monotonic_ms() > ends_ms
                 ):
                     self._hold |= _SLICE_ENDED
