@@ -191,6 +191,31 @@ def test_appends_have_a_limit_of_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     run_follower(tmp_path, test)
 
 
+def test_append_rolls_few_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roll takes more than a millisecond, and the clock ends a slice between two appends only."""
+    appended: list[int] = []
+    append_as_follower = UnifiedLog.append_as_follower
+
+    def noted(log: UnifiedLog, *arguments: Any, **named: Any) -> Any:
+        before = len(log.segments)
+        info = append_as_follower(log, *arguments, **named)
+        appended.append(len(log.segments) - before)
+        return info
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        it.follow_in_sync(partition)
+        monkeypatch.setattr(UnifiedLog, "append_as_follower", noted)
+        data = batches(0, 100)
+        it.in_sync.answer(records(0, data))
+        await until(lambda: partition.log.log_end_offset == 100)
+        assert bytes_of(partition.log) == data
+        assert sum(appended) > 10
+        assert max(appended) == 1
+
+    run_follower(tmp_path, test, config=LogConfig(segment_bytes=5 * len(batches(0, 1))))
+
+
 def test_many_partitions_of_a_response_are_visited_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,9 @@ FETCH_VERSION = 17
 """The version of Fetch: topic ids, replica state and diverging epochs."""
 
 RUN_BYTES_MAX = 1_048_576
-"""Maximum number of bytes of one append, unless its first batch is larger."""
+"""Maximum number of bytes of one append, unless its first batch is larger. It also has at most the
+bytes of a segment.
+"""
 
 SLICE_COST_MAX = 3_000
 """Maximum cost of a time slice. One unit is about a microsecond."""
@@ -545,8 +547,11 @@ class ReplicaFetcher:
 
         If the log must be flushed, no session fetches from the new log end before that.
         """
-        if len(records) > RUN_BYTES_MAX:
-            records = records[: max(RUN_BYTES_MAX, _first_size(records))]
+        limit = replica.log.config.segment_bytes  # so that a run rolls few segments
+        if limit > RUN_BYTES_MAX:
+            limit = RUN_BYTES_MAX
+        if len(records) > limit:
+            records = records[: max(limit, _first_size(records))]
         try:
             info = replica.log.append_as_follower(records, replica.leader_epoch, now_ms=now_ms)
             if info.must_flush and replica not in follow_up.unflushed:
