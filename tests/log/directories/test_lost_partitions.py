@@ -13,6 +13,7 @@ from odradek.environment.files import RealFiles
 from odradek.ids import TopicPartition, Uuid
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.state import checkpoints
+from odradek.log.state.checkpoints import entry_name
 from tests.helpers.faulty_files import FaultyFiles
 from tests.log.builders import (
     NOW_MS,
@@ -250,7 +251,9 @@ def test_deleted_segments_that_a_power_cut_restores_in_part_hide_no_flushed_reco
     assert retain(manager, NOW_MS) == 5
     if maintained:
         for log_dir in manager.log_dirs:
-            manager._checkpoints[log_dir][checkpoints.LOG_START_FILE].write(lambda: {TP: 5})
+            manager._checkpoints[log_dir][checkpoints.LOG_START_FILE].write(
+                lambda: {entry_name(TP): 5}
+            )
             log_dir.remove_due(NOW_MS)
     manager.close(clean=False)
     files.crash(tmp_path, random.Random(seed))

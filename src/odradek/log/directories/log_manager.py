@@ -49,7 +49,7 @@ from odradek.log.log_loader import LoadOptions, LogLoader
 from odradek.log.old_segments import retain_logs
 from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
-from odradek.log.state.checkpoints import LogDirectoryError
+from odradek.log.state.checkpoints import LogDirectoryError, entry_name, entry_partition
 from odradek.log.unified_log import UnifiedLog
 
 CHECKPOINT_INTERVAL_MS = 60_000
@@ -320,7 +320,7 @@ class LogManager:
 
     def _take_clean_shutdown(
         self, log_dir: LogDir, names: Collection[str]
-    ) -> tuple[bool, bool, list[Offsets]]:
+    ) -> tuple[bool, bool, list[dict[TopicPartition, int]]]:
         """Return whether the last stop was clean, whether it was synced, and the checkpoints.
 
         A clean stop closed every log. Its mark is removed, so that a later crash is not taken for
@@ -342,14 +342,14 @@ class LogManager:
 
     def _read_offsets(
         self, file: OffsetCheckpointFile, names: Collection[str], *, use_closed: bool
-    ) -> Offsets:
+    ) -> dict[TopicPartition, int]:
         try:
             file.load(names, use_closed=use_closed)
         except checkpoints.CorruptCheckpoint as error:
             _logger.warning(
                 "%s. The start continues without this checkpoint and reads more of the logs", error
             )
-        return dict(file.offsets)
+        return {entry_partition(name): offset for name, offset in file.offsets.items()}
 
     def _forget_lost_partitions(self, log_dir: LogDir, found: Container[TopicPartition]) -> None:
         """Remove the checkpoint entries of partitions whose directories a power cut lost.
@@ -359,14 +359,18 @@ class LogManager:
         log directory of an empty partition.
         """
         for name, file in self._checkpoints[log_dir].items():
-            lost = {tp for tp, offset in file.offsets.items() if offset and tp not in found}
+            lost = {
+                entry
+                for entry, offset in file.offsets.items()
+                if offset and entry_partition(entry) not in found
+            }
             if not lost:
                 continue
             _logger.warning("%s has entries of lost logs, which are removed: %s", file.path, lost)
             kept = {
-                tp: 0 if tp in lost else offset
-                for tp, offset in file.offsets.items()
-                if tp not in lost or name == checkpoints.HIGH_WATERMARK_FILE
+                entry: 0 if entry in lost else offset
+                for entry, offset in file.offsets.items()
+                if entry not in lost or name == checkpoints.HIGH_WATERMARK_FILE
             }
             try:
                 file.write(partial(dict, kept))
@@ -479,8 +483,8 @@ class LogManager:
         The checkpoint names empty logs too.
         """
         for log_dir, files in self._checkpoints.items():
-            known = files[checkpoints.HIGH_WATERMARK_FILE].offsets
-            if not log_dir.offline and topic_partition in known:
+            known = files[checkpoints.HIGH_WATERMARK_FILE].offset_of(topic_partition)
+            if not log_dir.offline and known is not None:
                 return log_dir
         offline = next((log_dir for log_dir in self.log_dirs if log_dir.offline), None)
         return offline or self._emptiest_directory()
@@ -732,7 +736,7 @@ class LogManager:
         # Before a truncation cuts: new records below the compacted offset would count as clean.
         self._checkpoints[log_dir][checkpoints.CLEANER_OFFSET_FILE].lower(
             lambda: {
-                log.topic_partition: offset
+                entry_name(log.topic_partition): offset
                 for log in self.all_logs()
                 if log.log_dir is log_dir and (offset := log.flusher.truncating_from) is not None
             }
@@ -749,17 +753,19 @@ class LogManager:
         return {
             # Not a log without files: a copy of a directory may take its place (`LogLoader`).
             checkpoints.RECOVERY_POINT_FILE: lambda: {
-                log.topic_partition: offset
+                entry_name(log.topic_partition): offset
                 for log in logs()
                 if log.on_disk and (offset := log.flusher.checkpoint_entry) is not None
             },
             # Also logs whose first segment begins at this offset: the segment's file name may not
             # survive a power cut.
             checkpoints.LOG_START_FILE: lambda: {
-                log.topic_partition: log.log_start_offset for log in logs() if log.log_start_offset
+                entry_name(log.topic_partition): log.log_start_offset
+                for log in logs()
+                if log.log_start_offset
             },
             checkpoints.HIGH_WATERMARK_FILE: lambda: {
-                log.topic_partition: log.high_watermark for log in logs()
+                entry_name(log.topic_partition): log.high_watermark for log in logs()
             },
         }
 
@@ -774,7 +780,7 @@ class LogManager:
         return self._written_offset(log, checkpoints.CLEANER_OFFSET_FILE)
 
     def _written_offset(self, log: UnifiedLog, name: str) -> int | None:
-        return self._checkpoints[log.log_dir][name].offsets.get(log.topic_partition)
+        return self._checkpoints[log.log_dir][name].offset_of(log.topic_partition)
 
     def write_cleaned_offset(self, log: UnifiedLog, offset: int, truncations: int) -> None:
         """Write how far a log is compacted. Blocks, so the owner must not call it.

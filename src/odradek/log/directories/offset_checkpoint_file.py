@@ -26,9 +26,14 @@ from itertools import chain
 from odradek.environment.files import READ, Files, OpenFile, unlink_if_exists
 from odradek.ids import TopicPartition
 from odradek.log.state import checkpoints
+from odradek.log.state.checkpoints import entry_name
 
-Offsets = Mapping[TopicPartition, int]
+Offsets = Mapping[str, int]
+"""Offsets by `entry_name`.
 
+The garbage collector does not visit a dictionary of strings and numbers. For one of 10,000
+partitions it would take a millisecond in each generation, on the event loop.
+"""
 
 CLOSED_SUFFIX = ".closed"
 """Suffix of the unsynced file that a stop leaves; see the module."""
@@ -57,15 +62,15 @@ class OffsetCheckpointFile:
         self.path = f"{directory}/{name}"
         self._closed_path = self.path + CLOSED_SUFFIX
         # `remove` changes these two dictionaries. A thread that writes has a copy.
-        self.offsets: dict[TopicPartition, int] = {}
-        self._latest: dict[TopicPartition, int] = {}
+        self.offsets: dict[str, int] = {}
+        self._latest: dict[str, int] = {}
         self._lock = threading.Lock()
         self._last_write = 0
         self._renamed_write = 0
         self._renamed_offsets: Offsets = {}
         self._finished_write = 0
         # Removed entries that are still in the file, with the last write before the removal.
-        self._removed: dict[TopicPartition, int] = {}
+        self._removed: dict[str, int] = {}
         # The last write before the removal of an entry of 0. -1: the file has none to be removed.
         self._zeros_removed = -1
         self._closed = False
@@ -96,14 +101,13 @@ class OffsetCheckpointFile:
             self._files, self.path, may_be_empty=self._name == checkpoints.CLEANER_OFFSET_FILE
         )
         self.is_own = offsets.pop(OWN_MARK, None) is not None
-        self.offsets = offsets
+        self.offsets = {entry_name(each): offset for each, offset in offsets.items()}
         self._latest = dict(self.offsets)
 
     def write(self, collect: Callable[[], Offsets]) -> None:
         """Write and sync the entries that `collect()` returns, unless the file already has them.
 
-        The entries must not change afterwards. They are not copied: a garbage collection on the
-        event loop visits each copy of 10,000 entries, which takes 1 ms.
+        The entries must not change afterwards, because they are not copied.
 
         Raises:
             OSError: The file keeps its old content.
@@ -118,15 +122,18 @@ class OffsetCheckpointFile:
     ) -> None:
         """Write and sync one entry, unless it `is_void`. Raise OSError as `write` does."""
 
+        name = entry_name(topic_partition)
+
         def updated(latest: Offsets) -> Offsets:
-            return latest if is_void() else {**latest, topic_partition: offset}
+            return latest if is_void() else {**latest, name: offset}
 
         self._replace(updated)
 
     def add(self, topic_partition: TopicPartition) -> None:
         """Write and sync an entry of 0, unless there is one. Raise OSError as `write` does."""
-        if topic_partition not in self.offsets:
-            self._replace(lambda latest: {topic_partition: 0, **latest})
+        name = entry_name(topic_partition)
+        if name not in self.offsets:
+            self._replace(lambda latest: {name: 0, **latest})
 
     def lower(self, collect: Callable[[], Offsets]) -> None:
         """Write and sync the file with entries of at most the offsets that `collect()` returns.
@@ -147,7 +154,7 @@ class OffsetCheckpointFile:
         it. The next write drops it, because a copied directory of that name may have gaps.
         """
         with self._lock:
-            for each in deleted:
+            for each in map(entry_name, deleted):
                 offset = self._latest.pop(each, None)
                 if offset:
                     self._removed[each] = self._last_write
@@ -157,7 +164,11 @@ class OffsetCheckpointFile:
 
     def removes(self, topic_partition: TopicPartition) -> bool:
         """Return whether a removed entry of this partition is still in the file."""
-        return topic_partition in self._removed
+        return entry_name(topic_partition) in self._removed
+
+    def offset_of(self, topic_partition: TopicPartition) -> int | None:
+        """Return the offset of a partition that was last written and synced, or None."""
+        return self.offsets.get(entry_name(topic_partition))
 
     def write_removals(self) -> None:
         """Write and sync the file without removed entries. Raise OSError as `write` does."""
@@ -185,7 +196,7 @@ class OffsetCheckpointFile:
         self._files.replace(self._closed_path, self.path)
 
     def _write_new(self, path: str, offsets: Offsets, *, sync: bool) -> None:
-        marks = ((OWN_MARK, 0),) if self._is_marked else ()
+        marks = ((entry_name(OWN_MARK), 0),) if self._is_marked else ()
         entries = chain(marks, offsets.items())
         checkpoints.write_new_offsets(self._files, path, entries, sync=sync)
 
@@ -247,5 +258,5 @@ class OffsetCheckpointFile:
             return True
 
 
-def _without(offsets: Offsets, deleted: Container[TopicPartition]) -> dict[TopicPartition, int]:
+def _without(offsets: Offsets, deleted: Container[str]) -> dict[str, int]:
     return {each: offset for each, offset in offsets.items() if each not in deleted}

@@ -104,11 +104,22 @@ def read_offsets(
         raise CorruptCheckpoint(f"{path}: {error}") from error
 
 
+def entry_name(topic_partition: TopicPartition) -> str:
+    """Return the first two fields of a partition's line in an offset checkpoint."""
+    return f"{topic_partition.topic} {topic_partition.partition}"
+
+
+def entry_partition(name: str) -> TopicPartition:
+    """Return the partition of `entry_name`."""
+    topic, _, partition = name.rpartition(" ")
+    return TopicPartition(topic, int(partition))
+
+
 def write_new_offsets(
-    files: Files, path: str, offsets: Iterable[tuple[TopicPartition, int]], *, sync: bool
+    files: Files, path: str, offsets: Iterable[tuple[str, int]], *, sync: bool
 ) -> None:
-    """Write an offset checkpoint under an unused name."""
-    entries = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets)
+    """Write an offset checkpoint under an unused name. `offsets` have the names of the entries."""
+    entries = (f"{name} {offset}" for name, offset in offsets)
     write_new_file(files, path, _format_entries(entries), sync=sync)
 
 
