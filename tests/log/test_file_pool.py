@@ -104,3 +104,17 @@ def test_large_pool_closes_a_limited_number_of_files_in_one_call(
         assert len(pool) == size
     for file in files:
         file.retire()
+
+
+def test_an_eviction_skips_a_limited_number_of_used_files(tmp_path: Path) -> None:
+    count = file_pool.SECOND_CHANCES_MAX + 10
+    pool = FilePool(RealFiles(), count)
+    files = [PooledFile(pool, str(tmp_path / str(n)), READ_WRITE) for n in range(count + 1)]
+    for file in files:
+        file.open()
+    closed = [at for at, file in enumerate(files) if file.handle is None]
+    assert closed == [file_pool.SECOND_CHANCES_MAX]
+    assert sum(file.used for file in files[:-1]) == 10
+    for file in files:
+        file.retire()
+    assert len(pool._descriptors) == 0
