@@ -157,6 +157,27 @@ def test_flush_that_ends_while_replicas_are_removed_begins_no_fetch(
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 
 
+def test_response_that_a_stop_interrupts_backs_no_replica_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The replicas that it has paused are removed in later slices."""
+    monkeypatch.setattr(replica_fetcher, "REMOVED_PER_SLICE", 1)
+    monkeypatch.setattr(replica_fetcher, "SLICE_COST_MAX", 1)
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(5)]
+        append(partitions[4].log, [(2, 4)])
+        it.follow_in_sync(*partitions)
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        it.in_sync.answer(diverging(4, 1, 2), nothing(3))
+        caplog.clear()
+        await it.fetchers.stop()
+        assert it.timers.armed == 0
+        assert not caplog.records
+
+    run_follower(tmp_path, test)
+
+
 def test_stopped_follower_looks_up_no_offsets_after_the_slice(tmp_path: Path) -> None:
     async def test(it: Follower) -> None:
         lost, other = it.partition(0), it.partition(1)

@@ -656,6 +656,8 @@ class ReplicaFetcher:
 
     def _not_followed_up(self, work: _FollowUp) -> None:
         """Fetch the replicas again after a delay whose work an error prevented."""
+        if self._stopped:
+            return
         paused = (*(replica for replica, _ in work.diverging), *work.out_of_range)
         waiting = [each for each in paused if each.phase is ReplicaPhase.PAUSED]
         for replica, (generation, _) in work.unflushed.items():
