@@ -43,7 +43,7 @@ from odradek.results import Result, gather
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
-    from odradek.coordinator.group.offsets.offset_store import CommittedOffset
+    from odradek.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
 
 GROUPS_FROM = 8
 GROUP_ERROR_FROM = 2
@@ -52,9 +52,13 @@ P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
 class _Offsets(NamedTuple):
-    """The committed offsets of a group, and a test whether an offset may still change."""
+    """Reads one offset of a group, and tests whether it may still change, in any time slice.
 
-    committed: Mapping[str, Mapping[int, CommittedOffset]]
+    A mapping of all offsets would show commits that are appended between two slices and are not
+    committed.
+    """
+
+    committed: Callable[[str, int], CommittedOffset | None]
     is_pending: Callable[[str, int], bool]
 
 
@@ -149,40 +153,41 @@ def _open(
     """Return the response for a group without its topics, and the topics to read."""
     response = OffsetFetchResponseGroup(group_id=group.group_id)
     try:
-        offsets = _offsets(services, group.group_id, stable, group.member_id, group.member_epoch)
+        store = _store(services, group.group_id, group.member_id, group.member_epoch)
     except KafkaError as error:
         response.error_code = response_code(error.code)
         return response, []
-    requested = _requested(group.topics, offsets)
+    offsets = _offsets(store, group.group_id, stable)
+    requested = _requested(group.topics, partial(store.committed_of_group, group.group_id))
     return response, [_Topic(response, offsets, name, indexes) for name, indexes in requested]
 
 
-def _offsets(
-    services: Services,
-    group_id: str,
-    stable: bool,
-    member_id: str | None,
-    member_epoch: int,
-) -> _Offsets:
+def _store(
+    services: Services, group_id: str, member_id: str | None, member_epoch: int
+) -> OffsetStore:
     shard = services.groups.shards.of(group_id)
     group = shard.committed_group(group_id)
     if isinstance(group, ConsumerGroup):
         code = group.validate_fetch(member_id, member_epoch)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
-    store = shard.offsets
+    return shard.offsets
+
+
+def _offsets(store: OffsetStore, group_id: str, stable: bool) -> _Offsets:
+    committed = partial(store.committed, group_id)
     if not stable or not store.has_open_transactions(group_id):
-        return _Offsets(store.committed_of_group(group_id), lambda topic, index: False)
-    return _Offsets(store.committed_of_group(group_id), partial(store.is_pending, group_id))
+        return _Offsets(committed, lambda topic, index: False)
+    return _Offsets(committed, partial(store.is_pending, group_id))
 
 
 def _requested(
     topics: Sequence[OffsetFetchRequestTopics] | None,
-    offsets: _Offsets,
+    committed: Callable[[], Mapping[str, Mapping[int, CommittedOffset]]],
 ) -> Iterable[tuple[str, Iterable[int]]]:
     """Return the requested topics and partitions, or all with a committed offset."""
     if topics is None:
-        return [(name, list(indexes)) for name, indexes in offsets.committed.items()]
+        return [(name, list(indexes)) for name, indexes in committed().items()]
     return [(topic.name, topic.partition_indexes) for topic in topics]
 
 
@@ -195,7 +200,7 @@ def _partition(kind: type[P], topic: _Topic, index: int) -> P:
             committed_offset=NO_OFFSET,
             error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
         )
-    value = offsets.committed.get(topic.name, {}).get(index)
+    value = offsets.committed(topic.name, index)
     if value is None:
         return kind(partition_index=index, committed_offset=NO_OFFSET)
     return kind(

@@ -15,6 +15,7 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.offset_fetch_response import OffsetFetchResponse
 from odradek.result_tasks import wait
 from odradek.results import Result
+from odradek.slicing import ELEMENTS_PER_SLICE
 from tests.broker.handlers.group_calls import fetch_request
 from tests.coordinator.group.offsets.test_transactional_offsets import commit_in_transaction, end
 from tests.coordinator.group.on_disk import OnDisk, coordinator
@@ -208,3 +209,27 @@ async def test_disconnected_client_does_not_cancel_the_commit(tmp_path: Path) ->
         state.flushes[0].set_result(None)
         assert code_of(await wait(committing)) is E.NONE
         assert read(state) == (E.NONE, 6)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+@pytest.mark.parametrize("unloads", [False, True])
+def test_long_fetch_returns_no_offset_that_was_written_between_two_slices_and_is_not_committed(
+    tmp_path: Path, version: int, unloads: bool
+) -> None:
+    @on_loop
+    async def run(path: Path) -> None:
+        async with coordinator(path) as state:
+            commit(state, 5)
+            partitions = [*range(1, 2 * ELEMENTS_PER_SLICE), 0]
+            fetch = start_fetch(state, version, False, {"t": partitions})
+            assert not fetch.done
+            state.flushes = []
+            assert not commit(state, 9).done
+            if unloads:
+                state.leads = False
+                state.groups.runtime.reload(0)
+            response: Any = await wait(fetch)
+            group = response.groups[0] if version >= 8 else response
+            assert group.topics[0].partitions[-1].committed_offset == 5
+
+    run(tmp_path)
