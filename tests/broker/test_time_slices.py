@@ -43,6 +43,11 @@ from odradek.protocol.messages.produce_request import (
     ProduceRequest,
     TopicProduceData,
 )
+from odradek.protocol.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from odradek.protocol.registry import response_class
 from odradek.slicing import ELEMENTS_PER_SLICE, ELEMENTS_UNSLICED_MAX
 from testkit.many_elements import long_requests
@@ -227,14 +232,23 @@ def test_the_records_of_a_long_offset_commit_are_made_in_slices(
     assert len(ended_slices) >= len(passes) * (ELEMENTS // ELEMENTS_PER_SLICE - 1)
 
 
+@pytest.mark.parametrize("in_transaction", [False, True])
 def test_an_offset_commit_that_is_decoded_in_one_slice_makes_its_records_in_several(
-    broker: tuple[asyncio.Runner, BrokerServer], ended_slices: list[int]
+    broker: tuple[asyncio.Runner, BrokerServer], ended_slices: list[int], in_transaction: bool
 ) -> None:
     runner, server = broker
-    partitions = [OffsetCommitRequestPartition(number) for number in range(3 * ELEMENTS_PER_SLICE)]
-    topic = OffsetCommitRequestTopic("t", partitions=partitions)
-    response = runner.run(response_to(server, OffsetCommitRequest("g", topics=[topic]), 8))
-    assert len(response.topics[0].partitions) == len(partitions)
+    numbers = range(3 * ELEMENTS_PER_SLICE)
+    request: Any
+    if in_transaction:
+        pending = [TxnOffsetCommitRequestPartition(number) for number in numbers]
+        topics = [TxnOffsetCommitRequestTopic("t", pending)]
+        # The empty group id is refused without a verification of the transaction.
+        request = TxnOffsetCommitRequest("x", "", 1, 0, topics=topics)
+    else:
+        plain = [OffsetCommitRequestPartition(number) for number in numbers]
+        request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=plain)])
+    response = runner.run(response_to(server, request, 3 if in_transaction else 8))
+    assert len(response.topics[0].partitions) == len(numbers)
     assert len(ended_slices) >= 2
 
 

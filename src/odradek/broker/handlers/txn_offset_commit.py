@@ -22,6 +22,7 @@ from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from odradek.records.batch import NO_SEQUENCE
 from odradek.results import Result
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -89,7 +90,8 @@ def _commit(
 ) -> Result[TxnOffsetCommitResponse]:
     offsets = services.groups.offsets
     commit = offsets.commit_transactional
-    if context.is_long:
+    count = sum(len(topic.partitions) for topic in request.topics)
+    if context.is_long or count > ELEMENTS_PER_SLICE:
         commit = offsets.commit_transactional_in_slices
     return commit(request, guard).then(lambda response: _for_version(response, context.api_version))
 
