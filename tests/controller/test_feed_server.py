@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from hypothesis import given
@@ -244,6 +245,19 @@ def test_image_in_chunks_is_the_one_of_its_first_chunk() -> None:
         image = feed.image
         frames = _chunks(feed, 5_000, repeat)
         assert frames == [encode_record(each) for each in image_records(image)]
+
+
+def test_complete_transfer_keeps_no_image() -> None:
+    """The end of the term would free the images of all transfers in one time slice."""
+    offset = 123_456_789
+    feed = Feed(offset, topics=5)
+    frames = _chunks(feed, RESPONSE_BYTES_MAX)
+    gc.collect()
+    images = [each for each in gc.get_objects() if isinstance(each, MetadataImage)]
+    assert offset not in [each.offset for each in images]
+    last = MetadataImageRequest("cluster", 2, 7, EPOCH, offset, 0, RESPONSE_BYTES_MAX)
+    repeated = asyncio.run(_done(feed.server.image_chunk(last)))
+    assert [each.frame for each in repeated.records] == frames
 
 
 def test_lost_transfer_begins_again_with_the_newest_image() -> None:

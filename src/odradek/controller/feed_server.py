@@ -62,13 +62,17 @@ class _Poll:
 class _Transfer:
     """The image that one broker fetches.
 
+    A complete transfer has no reference to the image. It would keep an old one in memory until the
+    end of the term, which would then free it in one time slice.
+
     Attributes:
+        of: The controller epoch and the metadata offset of the image.
         records: The records that were not sent yet.
         position: The number of records that were sent.
         last: The position and the frames of the last chunk, for a repeated request.
     """
 
-    image: MetadataImage
+    of: tuple[int, int]
     records: Iterator[MetadataRecord]
     position: int = 0
     last: tuple[int, list[bytes]] = field(default_factory=lambda: (-1, []))
@@ -245,9 +249,10 @@ class FeedServer:
             del self._transfers[next(iter(self._transfers))]
         self._transfers[request.broker_id] = transfer
         first, frames = transfer.last
+        controller_epoch, offset = transfer.of
         response = MetadataImageResponse(
-            image_controller_epoch=transfer.image.controller_epoch,
-            image_metadata_offset=transfer.image.offset,
+            image_controller_epoch=controller_epoch,
+            image_metadata_offset=offset,
             next_position=-1 if transfer.is_complete else first + len(frames),
             records=[metadata_image_response.FramedRecord(frame) for frame in frames],
         )
@@ -258,8 +263,9 @@ class FeedServer:
         """Take the transfer at the requested position. A new one unless that one is kept."""
         found = self._transfers.pop(request.broker_id, None)
         if found is None or not _continues(found, request):
-            assert self._image is not None, "the caller has checked"
-            found = _Transfer(self._image, image_records(self._image))
+            image = self._image
+            assert image is not None, "the caller has checked"
+            found = _Transfer((image.controller_epoch, image.offset), image_records(image))
             request.position = 0
         return found
 
@@ -283,9 +289,8 @@ class FeedServer:
 
 def _continues(transfer: _Transfer, request: MetadataImageRequest) -> bool:
     """Return whether a request asks for the next chunk of a transfer, or for the last one again."""
-    image = transfer.image
     named = (request.image_controller_epoch, request.image_metadata_offset)
-    return named == (image.controller_epoch, image.offset) and request.position in (
+    return named == transfer.of and request.position in (
         transfer.position,
         transfer.last[0],
     )
