@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from odradek.log.truncation import LogTruncations
 from odradek.log.unified_log import UnifiedLog
 from odradek.replication import replica_fetcher
 from odradek.replication.fetch_session_handler import PARTITIONS_A_REQUEST_MAX
+from odradek.replication.followed_replica import FollowedReplica
 from odradek.replication.leader_offsets import LOOKUPS_A_REQUEST_MAX
 from odradek.replication.replica_fetcher import (
     FLUSH_COST,
@@ -122,6 +124,33 @@ def test_replicas_of_a_stopped_follower_are_removed_in_slices(
         await stop
         assert len(slices) == 2
         assert it.timers.armed == 0
+
+    run_follower(tmp_path, test)
+
+
+def test_replicas_of_a_stopped_follower_are_freed_in_the_slices_that_remove_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise 10,000 of them are freed at the end, in one slice."""
+    monkeypatch.setattr(replica_fetcher, "REMOVED_PER_SLICE", 2)
+    slices = count_slices(monkeypatch)
+
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(each, FollowedReplica) for each in gc.get_objects())
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(5)]
+        before = alive()
+        it.follow_in_sync(*partitions)
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        assert alive() - before == 5
+        slices.clear()
+        stop = asyncio.ensure_future(it.fetchers.stop())
+        await until(lambda: bool(slices))
+        assert alive() - before == 3
+        await stop
+        assert alive() == before
 
     run_follower(tmp_path, test)
 

@@ -98,6 +98,12 @@ class FetchPlan:
         self._withdraw(replica)
         replica.phase = ReplicaPhase.STOPPED
 
+    def end(self, replica: FollowedReplica) -> None:
+        """Stop a replica after the last request of all connections, and keep no reference to it."""
+        self.stop(replica)
+        self.in_sync.forget(replica.key)
+        self.catch_up.forget(replica.key)
+
     def _withdraw(self, replica: FollowedReplica) -> None:
         replica.generation += 1
         replica.is_in_sync = False

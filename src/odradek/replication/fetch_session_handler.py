@@ -126,6 +126,10 @@ class FetchSessionHandler:
         if self._fetched.pop(key, None) is not None:
             self._changed[key] = None
 
+    def forget(self, key: ReplicaKey) -> None:
+        """Drop the last fetch of a partition. The leader's session keeps the partition."""
+        self._known.pop(key, None)
+
     def changed(self, key: ReplicaKey) -> None:
         """Name the partition in the next request, because its position has changed."""
         self._changed[key] = None

@@ -299,9 +299,11 @@ class ReplicaFetcher:
         del self.replicas[replica]
 
     def removing(self) -> Generator[None, None, None]:
-        """Remove all replicas of a stopped fetcher, in time slices."""
-        for count, replica in enumerate(tuple(self.replicas), 1):
-            self.remove(replica)
+        """Remove and free all replicas of a stopped fetcher, in time slices."""
+        count = 0
+        while self.replicas:
+            self._plan.end(self.replicas.popitem()[0])
+            count += 1
             if not count % REMOVED_PER_SLICE:
                 yield
 
