@@ -59,6 +59,11 @@ class Calls:
         for each in waiting:
             each()
 
+    def run_all(self) -> None:
+        """Run the calls, and those that they schedule."""
+        while self.waiting:
+            self.run()
+
 
 class Visited:
     """The number of objects that each full collection visits."""
@@ -138,7 +143,7 @@ def test_few_objects_are_neither_collected_nor_frozen(calls: Calls, visited: Vis
     frozen = gc.get_freeze_count()
     kept = [Cycle() for _ in range(OBJECTS_KEPT_MAX // 2)]
     middle_collection()
-    calls.run()
+    calls.run_all()
     assert not visited.counts
     assert gc.get_freeze_count() <= frozen
     assert old_objects() >= len(kept)
@@ -147,7 +152,7 @@ def test_few_objects_are_neither_collected_nor_frozen(calls: Calls, visited: Vis
 def test_many_objects_that_live_are_frozen(calls: Calls, visited: Visited) -> None:
     kept = [Cycle() for _ in range(NEW_OBJECTS)]
     middle_collection()
-    calls.run()
+    calls.run_all()
     assert len(visited.counts) == 1
     assert old_objects() < OBJECTS_FROZEN_MIN
     del kept
@@ -160,7 +165,7 @@ def test_garbage_is_freed_before_the_other_objects_are_frozen(calls: Calls) -> N
     cycles = [Cycle() for _ in range(5)]
     middle_collection()
     cycles.clear()
-    calls.run()
+    calls.run_all()
     assert Cycle.freed == 5
     assert old_objects() < OBJECTS_FROZEN_MIN < len(kept)
 
@@ -170,16 +175,25 @@ def test_objects_that_were_garbage_cause_no_freeze(calls: Calls) -> None:
     middle_collection()
     kept, frozen = cycles[: OBJECTS_FROZEN_MIN // 3], gc.get_freeze_count()
     cycles.clear()
-    calls.run()
+    calls.run_all()
     assert Cycle.freed == NEW_OBJECTS - len(kept)
     assert gc.get_freeze_count() <= frozen
 
 
 def test_very_many_objects_are_frozen_without_a_collection(calls: Calls, visited: Visited) -> None:
     """A loop that was occupied for long, or work in another thread, has created them."""
+    kept = [Cycle() for _ in range(NEW_OBJECTS + OBJECTS_COLLECTED_MAX)]
+    before = gc.get_stats()[1]["collections"]
+    calls.run_all()
+    assert gc.get_stats()[1]["collections"] == before
+    assert not visited.counts
+    assert old_objects() < OBJECTS_FROZEN_MIN < len(kept)
+
+
+def test_many_old_objects_are_frozen_without_a_collection(calls: Calls, visited: Visited) -> None:
     kept = [Cycle() for _ in range(OBJECTS_COLLECTED_MAX)]
-    calls.run()  # a collection of the middle generation
-    calls.run()
+    middle_collection()
+    calls.run_all()
     assert not visited.counts
     assert old_objects() < OBJECTS_FROZEN_MIN < len(kept)
 
@@ -190,11 +204,11 @@ def test_no_check_collects_while_full_collections_are_postponed(
     kept = [[] for _ in range(NEW_OBJECTS)]  # type: ignore[var-annotated]
     with postponed_full_collections():
         middle_collection()
-        calls.run()
+        calls.run_all()
     assert not visited.counts
     assert old_objects() >= len(kept)
     middle_collection()
-    calls.run()
+    calls.run_all()
     assert len(visited.counts) == 1
     assert old_objects() < OBJECTS_FROZEN_MIN
 
@@ -212,7 +226,7 @@ def test_a_collector_that_is_stopped_leaves_the_interpreter_as_it_was() -> None:
     assert (gc.get_threshold(), gc.callbacks) == (thresholds, callbacks)
     frozen, kept = gc.get_freeze_count(), [[] for _ in range(NEW_OBJECTS)]  # type: ignore[var-annotated]
     middle_collection()
-    calls.run()
+    calls.run_all()
     assert gc.get_freeze_count() <= frozen
     assert len(kept) == NEW_OBJECTS
     collector = Collector()
