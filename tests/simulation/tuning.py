@@ -12,9 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from odradek.broker.handlers import offset_commit, txn_offset_commit
+from odradek.broker.requests import repeated_produce
+from odradek.coordinator import uncommitted_changes
+from odradek.coordinator.transaction import completion
 from odradek.log import truncation
 from odradek.net import sender
-from odradek.replication import delayed_fetch, fetch_plan, record_append, replica_fetcher
+from odradek.replication import (
+    delayed_fetch,
+    fetch_plan,
+    isr_proposals,
+    record_append,
+    replica_fetcher,
+)
 from odradek.replication.follower_fetch import FollowerRead
 from odradek.replication.record_append import RecordAppend
 from odradek.replication.replica_fetcher import ReplicaFetcher
@@ -48,6 +58,30 @@ CONSTANTS = (
     _Constant(((fetch_plan, "CATCH_UP_BYTES_MAX"),), (500, 5_000)),
     _Constant(((sender, "SMALL_REGION_BYTES"),), (64, 500)),
     _Constant(((truncation, "LOGS_SYNCED_ALONE_MAX"),), (0, 1)),
+    # The clock does not move during a callback. With -1 it ends each slice at its next reading.
+    _Constant(
+        (
+            (delayed_fetch, "SLICE_MS"),
+            (isr_proposals, "SLICE_MS"),
+            (record_append, "SLICE_MS"),
+            (repeated_produce, "SLICE_MS"),
+            (replica_fetcher, "SLICE_MS"),
+        ),
+        (-1,),
+    ),
+    _Constant(((delayed_fetch, "UNTIMED_MAX"),), (1, 2)),
+    _Constant(((isr_proposals, "OUTCOMES_WITH_RESPONSE_MAX"),), (0, 1)),
+    _Constant(((replica_fetcher, "REMOVED_PER_SLICE"),), (1, 2)),
+    _Constant(
+        (
+            (offset_commit, "SHORT_MAX"),
+            (offset_commit, "ELEMENTS_PER_SLICE"),
+            (txn_offset_commit, "ELEMENTS_PER_SLICE"),
+        ),
+        (0,),
+    ),
+    _Constant(((uncommitted_changes, "BLOCK_KEYS_MIN"),), (1, 2)),
+    _Constant(((completion, "ELEMENTS_PER_SLICE"),), (1, 2)),
 )
 PATHS: dict[str, tuple[Any, str]] = {
     "appends in slices": (RecordAppend, "in_slices"),
