@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -115,6 +116,35 @@ def test_records_of_a_large_change_are_freed_in_time_slices(
     assert 0 < len(planned[0]) <= ELEMENTS_PER_SLICE
     assert len(lengths) >= 2 * SLICES, "the records and the operations of the whole change"
     assert not [a for a, b in pairwise(lengths) if b < a - ELEMENTS_PER_SLICE]
+
+
+def test_large_change_returns_in_the_slice_that_has_published_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next poll of a new broker must find its registration in the registry."""
+    polled: list[None] = []
+
+    def planning() -> Generator[None, None, list[MetadataRecord]]:
+        yield
+        return created(NewTopic("a", COUNT, 3))[1]
+
+    with running() as world:
+        term = world.controller()._term
+        assert term is not None
+        publish = term._publish
+
+        def publishing(delta: MetadataDelta, image: MetadataImage) -> Generator[None, None, None]:
+            yield from publish(delta, image)
+            polled.clear()
+            asyncio.get_running_loop().call_soon(polled.append, None)
+
+        async def commit() -> None:
+            await term.commit_planned(planning())
+            assert not polled
+
+        monkeypatch.setattr(term, "_publish", publishing)
+        world.run(commit())
+        assert _stable(world).image.topics_by_name[TopicName("a")].partition_count == COUNT
 
 
 def test_long_config_values_end_time_slices_by_their_length() -> None:

@@ -23,7 +23,7 @@ from odradek.metadata.store.interface import Delete, MetadataStore, Operation, S
 from odradek.protocol.messages.config_record import ConfigRecord
 from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.protocol.messages.topic_record import TopicRecord
-from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
+from odradek.slicing import ELEMENTS_PER_SLICE, begin, in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +145,10 @@ class ControllerTerm:
     async def commit_planned(
         self, planning: Generator[None, None, list[MetadataRecord]]
     ) -> Committed:
-        """Commit the records that `planning` returns, and free them in time slices.
+        """Commit the records that `planning` returns.
+
+        The records are freed in time slices after this call has returned. A new broker may poll
+        between two slices, and the caller must have noted its registration before.
 
         Raises:
             KafkaError: As for `commit`.
@@ -153,7 +156,7 @@ class ControllerTerm:
         """
         records = await in_slices(planning)
         committed = await self.commit(records)
-        await in_slices(_freeing(records))
+        begin(_freeing(records), "the release of a change")
         return committed
 
     async def _commit(self, records: Sequence[MetadataRecord], committed: Committed) -> None:
