@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +47,35 @@ def test_f6_l6_torn_tail_is_cut_reported_and_counted(
     assert log.log_dir.torn_bytes_cut == 70
     assert (log.log_end_offset, path.read_bytes()) == (20, whole)
     assert append(log, [b"next"]).first_offset == 20
+    manager.close()
+
+
+class SyncedFiles(RealFiles):
+    """Files that note the inodes of the synced files."""
+
+    def __init__(self) -> None:
+        self.synced: set[int] = set()
+
+    def fsync(self, fd: int) -> None:
+        self.synced.add(os.fstat(fd).st_ino)
+        super().fsync(fd)
+
+
+def test_f6_l6_cut_of_a_torn_tail_is_synced_although_all_records_were_flushed(
+    tmp_path: Path,
+) -> None:
+    """No flush follows. After a clean stop and a power cut the torn bytes would be read."""
+    manager = open_manager(tmp_path, CONFIG)
+    log = open_log(manager)
+    append(log, [b"flushed"])
+    log.flush()
+    manager.close(clean=False)
+    path = newest(tmp_path / str(TP))
+    path.write_bytes(path.read_bytes() + b"torn")
+    files = SyncedFiles()
+    manager = open_manager(tmp_path, CONFIG, files)
+    assert open_log(manager).log_dir.torn_bytes_cut == 4
+    assert path.stat().st_ino in files.synced
     manager.close()
 
 

@@ -432,6 +432,9 @@ class LogLoader:
                     segment.size,
                     segment.file.path,
                 )
+                # No flush follows if all records are on the disk. After a clean stop and a power
+                # cut the torn bytes would return, and the next start does not check them.
+                segment.flush(indexes=False)
             at += 1
             while at < len(segments) and _is_stray(segments[at], next_offset):
                 self._remove(at, at + 1, "an empty file of a failed roll")
