@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -256,3 +258,17 @@ def test_broker_in_controlled_shutdown_gets_no_new_replica() -> None:
     code, message = refused(NewTopic("a", 1, 3), made)
     assert code is ErrorCode.INVALID_REPLICATION_FACTOR
     assert "only 2 broker(s)" in message
+
+
+def test_refused_topics_are_in_no_reference_cycle() -> None:
+    """A request may have 10,000, and the collector of a broker frees few cycles."""
+    topics = [NewTopic("..", 1, 1)]
+    planning = placing_topics(image(), BrokerConfig({}), topics, lambda: TOPIC_ID)
+    results = run_to_completion(planning)
+    error = weakref.ref(results[0])
+    gc.disable()
+    try:
+        del planning, results
+        assert error() is None
+    finally:
+        gc.enable()

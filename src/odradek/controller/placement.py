@@ -44,7 +44,7 @@ def placing_topics(
             check_change_count(len(topics))
             results.append((yield from plan.adding(topic, topic.topic_id or new_uuid())))
         except KafkaError as error:
-            results.append(error)
+            results.append(error.with_traceback(None))
         left -= 1 + len(topic.configs) + config_elements(value for _, value in topic.configs)
         if isinstance(results[-1], CreatedTopic):
             left -= results[-1].image.partition_count

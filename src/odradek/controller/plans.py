@@ -96,7 +96,7 @@ def planning_partitions(
         try:
             topic = yield from placing_partitions(image, request, between)
         except KafkaError as error:
-            plan.result.append(error)
+            plan.result.append(error.with_traceback(None))
             continue
         present = image.topics_by_id[topic.topic_id].partition_count
         for number in range(present, topic.partition_count):
@@ -133,7 +133,7 @@ def planning_config_changes(
             configs = plan_config_change(image, config, change)
             check(change, before, configs)
         except KafkaError as error:
-            plan.result.append(error)
+            plan.result.append(error.with_traceback(None))
             continue
         plan.records += config_records(change.type, change.name, before, configs)
         plan.result.append(None)

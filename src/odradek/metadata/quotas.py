@@ -88,7 +88,7 @@ def planning_alterations(
                 raise _invalid(f"Ignoring duplicate entity {_shown(entity)}")
             changed[entity] = _altered(quotas.get(entity, {}), entity, ops)
         except KafkaError as error:
-            results[entity] = error
+            results[entity] = error.with_traceback(None)
             continue
         results[entity] = None
     return changed, results
