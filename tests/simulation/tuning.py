@@ -75,8 +75,8 @@ CONSTANTS = (
     _Constant(
         (
             (offset_commit, "SHORT_MAX"),
-            (offset_commit, "ELEMENTS_PER_SLICE"),
-            (txn_offset_commit, "ELEMENTS_PER_SLICE"),
+            (offset_commit, "COMMITS_UNSLICED_MAX"),
+            (txn_offset_commit, "COMMITS_UNSLICED_MAX"),
         ),
         (0,),
     ),

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.elements import COMMITS_UNSLICED_MAX
 from odradek.protocol.messages.offset_commit_response import OffsetCommitResponse
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_PER_SLICE
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -38,5 +38,5 @@ def handle(
 
 
 def _is_long(request: OffsetCommitRequest) -> bool:
-    """Return whether the records take more than one time slice. A slice makes 200 in 1 ms."""
-    return sum(len(topic.partitions) for topic in request.topics) > ELEMENTS_PER_SLICE
+    """Return whether the records take more than one time slice."""
+    return sum(len(topic.partitions) for topic in request.topics) > COMMITS_UNSLICED_MAX

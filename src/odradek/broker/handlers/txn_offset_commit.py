@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.elements import COMMITS_UNSLICED_MAX
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from odradek.records.batch import NO_SEQUENCE
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_PER_SLICE
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -91,7 +91,7 @@ def _commit(
     offsets = services.groups.offsets
     commit = offsets.commit_transactional
     count = sum(len(topic.partitions) for topic in request.topics)
-    if context.is_long or count > ELEMENTS_PER_SLICE:
+    if context.is_long or count > COMMITS_UNSLICED_MAX:
         commit = offsets.commit_transactional_in_slices
     return commit(request, guard).then(lambda response: _for_version(response, context.api_version))
 

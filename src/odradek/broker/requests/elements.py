@@ -22,6 +22,10 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 
+COMMITS_UNSLICED_MAX = ELEMENTS_PER_SLICE
+"""Largest number of offsets that a request commits in one time slice. Their records take 1 ms."""
+
+
 def each(
     function: Callable[[I], R], items: Iterable[I], size: Callable[[R], int] | None = None
 ) -> Result[list[R]]:
