@@ -18,7 +18,7 @@ import logging
 import math
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Container, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 from odradek.config.log_config import LogConfig
@@ -49,7 +49,7 @@ from odradek.log.log_loader import LoadOptions, LogLoader
 from odradek.log.old_segments import retain_logs
 from odradek.log.segments.log_segment import IndexCache
 from odradek.log.state import checkpoints
-from odradek.log.state.checkpoints import LogDirectoryError, entry_name, entry_partition
+from odradek.log.state.checkpoints import LogDirectoryError, entry_name
 from odradek.log.unified_log import UnifiedLog
 
 CHECKPOINT_INTERVAL_MS = 60_000
@@ -344,25 +344,24 @@ class LogManager:
         self, file: OffsetCheckpointFile, names: Collection[str], *, use_closed: bool
     ) -> dict[TopicPartition, int]:
         try:
-            file.load(names, use_closed=use_closed)
+            return file.load(names, use_closed=use_closed)
         except checkpoints.CorruptCheckpoint as error:
             _logger.warning(
                 "%s. The start continues without this checkpoint and reads more of the logs", error
             )
-        return {entry_partition(name): offset for name, offset in file.offsets.items()}
+            return {}
 
-    def _forget_lost_partitions(self, log_dir: LogDir, found: Container[TopicPartition]) -> None:
+    def _forget_lost_partitions(self, log_dir: LogDir, found: Iterable[TopicPartition]) -> None:
         """Remove the checkpoint entries of partitions whose directories a power cut lost.
 
         They would hide the records of a new log of the same name: a log start offset of 5 hides
         five records. The entry in the high watermarks stays with offset 0, because it names the
         log directory of an empty partition.
         """
+        present = set(map(entry_name, found))
         for name, file in self._checkpoints[log_dir].items():
             lost = {
-                entry
-                for entry, offset in file.offsets.items()
-                if offset and entry_partition(entry) not in found
+                entry for entry, offset in file.offsets.items() if offset and entry not in present
             }
             if not lost:
                 continue

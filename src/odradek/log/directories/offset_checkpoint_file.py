@@ -77,8 +77,8 @@ class OffsetCheckpointFile:
         self._is_marked = name == checkpoints.RECOVERY_POINT_FILE
         self.is_own = False
 
-    def load(self, names: Iterable[str], *, use_closed: bool = False) -> None:
-        """Read the file, and remove the files of unfinished writes among `names` of the directory.
+    def load(self, names: Iterable[str], *, use_closed: bool = False) -> dict[TopicPartition, int]:
+        """Return the entries, and remove files of unfinished writes among `names` of the directory.
 
         Args:
             names: The names in the directory.
@@ -103,6 +103,7 @@ class OffsetCheckpointFile:
         self.is_own = offsets.pop(OWN_MARK, None) is not None
         self.offsets = {entry_name(each): offset for each, offset in offsets.items()}
         self._latest = dict(self.offsets)
+        return offsets
 
     def write(self, collect: Callable[[], Offsets]) -> None:
         """Write and sync the entries that `collect()` returns, unless the file already has them.

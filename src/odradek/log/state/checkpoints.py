@@ -109,12 +109,6 @@ def entry_name(topic_partition: TopicPartition) -> str:
     return f"{topic_partition.topic} {topic_partition.partition}"
 
 
-def entry_partition(name: str) -> TopicPartition:
-    """Return the partition of `entry_name`."""
-    topic, _, partition = name.rpartition(" ")
-    return TopicPartition(topic, int(partition))
-
-
 def write_new_offsets(
     files: Files, path: str, offsets: Iterable[tuple[str, int]], *, sync: bool
 ) -> None:
