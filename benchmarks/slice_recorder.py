@@ -13,8 +13,8 @@ objects. `at` is a time of the system's monotonic clock in seconds.
      "stack": ["odradek.log.manager.LogManager.create:90", ...], "samples": [2, 3],
      "collections": [[2, 1.5, 0]], "modules": 0}
 
-The first kind counts the callbacks that began in a tenth of a second, and has the longest of those
-that `LIMIT_MS` does not exceed. `by_ms` counts them by whole milliseconds of CPU time. The second
+The first kind counts the callbacks that began in a tenth of a second, and has the longest callback
+of at most `LIMIT_MS`. `by_ms` counts them by whole milliseconds of CPU time. The second
 kind is one callback above `LIMIT_MS`. Its `stack` begins with the innermost function, which 2 of 3
 samples have in common. `collections` are garbage collections on the loop's thread: generation, CPU
 time and number of objects that were freed. `modules` is the number of modules that were imported in
@@ -180,7 +180,7 @@ def stack_of(frame: FrameType | None) -> tuple[Frame, ...]:
 def common_stack(samples: list[tuple[Frame, ...]]) -> tuple[tuple[Frame, ...], int]:
     """Return the innermost function that half of the samples have in common, with its callers.
 
-    The number is that of the samples with this stack. Lines are those of the first one.
+    The number counts the samples with this stack. The lines are from the first sample.
     """
     found: tuple[Frame, ...] = ()
     sharing = [sample[::-1] for sample in samples]

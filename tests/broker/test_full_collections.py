@@ -60,7 +60,7 @@ class Calls:
             each()
 
     def run_all(self) -> None:
-        """Run the calls, and those that they schedule."""
+        """Run the calls, and all calls that these schedule."""
         while self.waiting:
             self.run()
 

@@ -173,7 +173,7 @@ class OffsetRequests:
     ) -> Generator[None, None, bool]:
         """Return whether the request's topics are the same in `image` and in the newest image.
 
-        The newest image is that of the last time slice.
+        The last comparison reads the newest image in the last time slice.
         """
         for _ in range(COMPARISONS_MAX):
             newest = self._shards.image()
