@@ -1,4 +1,4 @@
-"""Run a program in a process of its own, for tests that change the limits of their process."""
+"""Run a program in a process of its own, for tests of what belongs to a whole process."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run_program(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the indented source text `program` to its end. It can import `odradek` and `tests`."""
+def run_program(
+    program: str, *arguments: str, options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run the indented source text `program` to its end. It can import `odradek` and `tests`.
+
+    Args:
+        program: Source text.
+        arguments: Arguments of the program.
+        options: Options of the interpreter.
+    """
     path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *arguments],
+        [sys.executable, *options, "-c", textwrap.dedent(program), *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import tempfile
+import json
+import re
 import threading
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
@@ -20,7 +17,8 @@ from odradek.testing import Cluster, WaitTimeoutError, broker_thread
 from odradek.testing.cluster import ClusterBroker
 from testkit import requests
 from testkit.wire import ConnectionClosed, WireClient
-from tests.helpers.garbage import collect_quietly
+from tests.helpers.programs import run_program
+from tests.testing.leftovers import SCENARIOS
 
 LIMIT_S = 60.0
 QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 500}
@@ -323,24 +321,6 @@ def test_a_broker_whose_session_was_just_lost_can_be_paused_and_cut_off(cluster:
     produce(cluster, "a")
 
 
-def test_a_cluster_that_does_not_start_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before: Counter[str] = Counter()
-    collect_quietly()  # the garbage of other tests of the process
-    others = threads()
-    for _ in range(2):  # the first event loop of a process opens a pipe for good
-        gc.collect()
-        before = descriptors()
-        with pytest.raises(KafkaError, match="advertised"):
-            Cluster(3, {"advertised.listeners": "OTHER://host:1"}).start()
-    gc.collect()
-    assert not descriptors() - before
-    assert threads() <= others
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_broker_that_is_separated_cannot_be_restarted(cluster: Cluster) -> None:
     cluster.partition(2, keep_store=True, keep_clients=True)
     with pytest.raises(RuntimeError, match=r"broker 2 is cut off and cannot start: call heal\(\)"):
@@ -390,37 +370,18 @@ def test_the_rest_of_a_cluster_ends_when_a_broker_does_not_stop(
     assert not directory.exists()
 
 
-@pytest.mark.filterwarnings("error::ResourceWarning")
-def test_nothing_is_left_after_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    with Cluster(1):  # the first event loop of a process opens a pipe for good
-        pass
-    collect_quietly()  # the garbage of other tests of the process
-    before = threads(), descriptors()
-    with Cluster(3) as cluster:
-        directory = cluster._directory
-        assert directory is not None and directory.is_dir()
-        cluster.create_topic("t", 3)
-        produce(cluster, "a")
-        cluster.kill(leader(cluster))
-        cluster.pause(next(each for each in (1, 2, 3) if cluster.broker(each).is_running))
-    gc.collect()
-    assert not directory.exists()
-    assert threads() <= before[0]
-    assert not descriptors() - before[1]
-    assert not [each for each in caplog.messages if "pending" in each or "never" in each]
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_nothing_is_left_after_the_end(scenario: str) -> None:
+    program = "from tests.testing.leftovers import main; main()"
+    done = run_program(program, scenario, options=["-W", "error::ResourceWarning"])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"threads": [], "descriptors": {}, "files": []}
+    # For example: a task was destroyed while it was pending, a coroutine was never awaited.
+    assert not re.search("pending|never|ResourceWarning", done.stderr), done.stderr
 
 
 def threads() -> set[str]:
     return {f"{each.name} {each.ident}" for each in threading.enumerate() if "odradek" in each.name}
-
-
-def descriptors() -> Counter[str]:
-    """Return what the open descriptors are. Those of earlier tests may be closed at any time."""
-    found: Counter[str] = Counter()
-    for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of this listing
-            found[str(each.readlink())] += 1
-    return found
 
 
 def test_wrong_arguments_are_refused(cluster: Cluster) -> None:
