@@ -677,7 +677,7 @@ def test_a_flood_of_small_requests_lets_other_connections_continue() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(("packed", "requests_max"), [(False, SLICE_MS + 1), (True, 4)])
+@pytest.mark.parametrize(("packed", "requests_max"), [(False, SLICE_MS + 1), (True, 2)])
 def test_slow_requests_end_the_time_slice_before_the_limit_of_requests(
     packed: bool, requests_max: float
 ) -> None:

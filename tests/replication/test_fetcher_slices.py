@@ -298,7 +298,7 @@ def test_slow_appends_end_the_time_slice_before_its_cost(
         it.in_sync.answer(*(records(each, batches(0, 1)) for each in range(8)))
         await until(lambda: bool(it.in_sync.asked))
         assert {each.log.log_end_offset for each in partitions} == {1}
-        assert len(slices) == 2
+        assert len(slices) == 3
 
     run_follower(tmp_path, test)
 
@@ -318,7 +318,7 @@ def test_slow_runs_of_one_partition_end_the_time_slice_before_its_cost(
         it.in_sync.answer(records(0, batches(0, 8)))
         await until(lambda: bool(it.in_sync.asked))
         assert partition.log.log_end_offset == 8
-        assert len(slices) == 2
+        assert len(slices) == 3
 
     run_follower(tmp_path, test)
 

@@ -123,7 +123,7 @@ def test_slow_appends_end_the_time_slice_before_the_limit_of_elements(
         manager.clock = clock
         results = await wait(manager.append_records([entry(at) for at in range(8)], 1, TIMEOUT_MS))
         assert [code(each) for each in results] == [ErrorCode.NONE] * 8
-        assert slice_sizes == [SLICE_MS + 1, SLICE_MS + 1, 2]
+        assert slice_sizes == [SLICE_MS + 1] * 4
 
     run(work)
 

@@ -55,7 +55,7 @@ def test_slow_deletions_end_the_time_slice_before_their_cost(
     roll = UnifiedLog.roll
 
     def slow(log: UnifiedLog, now_ms: int) -> None:
-        clock.advance(2)
+        clock.advance(1)
         roll(log, now_ms)
 
     monkeypatch.setattr(UnifiedLog, "roll", slow)

@@ -23,7 +23,7 @@ A = TypeVar("A")
 
 
 COMMITS_UNSLICED_MAX = ELEMENTS_PER_SLICE
-"""Largest number of offsets that a request commits in one time slice. Their records take 1 ms."""
+"""Largest number of offsets that a request commits in one time slice. Their records take 0.5 ms."""
 
 
 def each(

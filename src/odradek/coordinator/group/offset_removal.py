@@ -35,7 +35,7 @@ from odradek.protocol.messages.offset_delete_response import (
     OffsetDeleteResponseTopic,
 )
 
-OFFSETS_PER_PIECE = 200
+OFFSETS_PER_PIECE = 100
 """Offsets that are checked, and whose tombstones are written, in one piece of a time slice."""
 
 
