@@ -355,29 +355,29 @@ def large_phases(cluster: Cluster) -> None:
 def failure_phases(cluster: Cluster) -> None:
     """The phases in which brokers of 10,000 partitions fail, return and stop."""
     names, partitions = cluster.topics, PARTITIONS_EACH
+
+    def returns(name: str, broker: int) -> None:
+        cluster.phase(f"{cluster.many}: {name}")
+        cluster.restart(broker)
+        cluster.await_in_sync()
+
     victim = cluster.other_than_controller()
     cluster.phase(f"{cluster.many}: SIGKILL of a leader")
     cluster.brokers[victim].kill()
     cluster.await_leaders_other_than(victim)
     cluster.phase(f"{cluster.many}: produce without it")
     cluster.produce(names, partitions, 2)
-    cluster.phase(f"{cluster.many}: restart, with a full image")
-    cluster.restart(victim)
-    cluster.await_in_sync()
+    returns("restart, with a full image", victim)
     controller = cluster.controller()
     cluster.phase(f"{cluster.many}: SIGKILL of the controller")
     cluster.brokers[controller].kill()
     cluster.await_leaders_other_than(controller)
-    cluster.phase(f"{cluster.many}: restart of the controller")
-    cluster.restart(controller)
-    cluster.await_in_sync()
+    returns("restart of the controller", controller)
     victim = cluster.other_than_controller()
     cluster.phase(f"{cluster.many}: controlled stop")
     cluster.brokers[victim].stop()
     cluster.await_leaders_other_than(victim)
-    cluster.phase(f"{cluster.many}: restart after it")
-    cluster.restart(victim)
-    cluster.await_in_sync()
+    returns("restart after it", victim)
     cluster.phase(f"{cluster.many}: election of the preferred leaders")
     cluster.elect_preferred_leaders()
     time.sleep(5)
