@@ -99,7 +99,10 @@ class BlockShard(Protocol):
         """
 
     def replay_block(self, block: Any, first_offset: int, producer_id: int) -> None:
-        """Apply the records of a `RecordBlock`, which was appended, in the slice of the write."""
+        """Apply the records of a `RecordBlock`, which was appended.
+
+        The shard may apply them in later time slices, if no request can see that.
+        """
 
 
 class BulkLoader(Protocol):

@@ -27,7 +27,9 @@ V = TypeVar("V")
 class _Block(Generic[K, V]):
     """The values from before one write of many records, which ends at `offset`.
 
-    The mapping is made when it is needed. Most writes are committed before.
+    The mapping is made when it is needed. Most writes are committed before. A write that is applied
+    in time slices adds its values with them. A key may occur twice. Its first value is the one from
+    before the write.
     """
 
     __slots__ = ("_before", "_values", "keys", "offset")
@@ -38,9 +40,17 @@ class _Block(Generic[K, V]):
         self._values = values
         self._before: Mapping[K, V | None] | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all records are applied. Before that, no key of the write is looked up."""
+        return len(self._values) == len(self.keys)
+
     def before(self) -> Mapping[K, V | None]:
+        if not self.is_complete:
+            return {}
         if self._before is None:
-            self._before = dict(zip(self.keys, self._values, strict=True))
+            pairs = zip(reversed(self.keys), reversed(self._values), strict=True)
+            self._before = dict(pairs)
         return self._before
 
 
@@ -85,7 +95,15 @@ class UncommittedChanges(Generic[K, V]):
             for key, value in zip(keys, values, strict=True):
                 self.keep(key, offset, value)
         else:
-            self._blocks.append(_Block(offset, keys, values))
+            self.keep_block(offset, keys, values)
+
+    def keep_block(self, offset: int, keys: Sequence[K], values: Sequence[V | None]) -> None:
+        """Keep the values that the records of one write replace, as `keep_all`.
+
+        `values` may be empty. The caller then adds the values when it applies the records, before
+        any of the keys is looked up.
+        """
+        self._blocks.append(_Block(offset, keys, values))
 
     def commit(self, offset: int) -> None:
         """Drop the kept values of the records up to `offset`, which are committed."""

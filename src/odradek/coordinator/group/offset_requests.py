@@ -166,7 +166,10 @@ class OffsetRequests:
         if not has_same_topics:
             # Rare, so it may take one long slice: the offsets of a deleted topic must not return.
             return unsliced()
-        return write(block, response)
+        offsets = self._shards.of(request.group_id).offsets
+        written = write(block, response)
+        yield from offsets.applying(request.group_id)
+        return written
 
     def _comparing_topics(
         self, request: OffsetCommitRequest | TxnOffsetCommitRequest, image: MetadataImage

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from odradek.coordinator.coordinator_result import CoordinatorRecord
 from odradek.coordinator.group import offset_requests
 from odradek.coordinator.group.group_records import encode, offset_commit_record
 from odradek.coordinator.group.group_shard import GroupShard
+from odradek.coordinator.group.offsets import offset_store
 from odradek.coordinator.group.offsets.offset_block import OffsetBlock
 from odradek.coordinator.group.offsets.offset_commits import (
     CommitContext,
@@ -133,8 +136,9 @@ def view(shard: GroupShard) -> tuple[object, ...]:
 
 @pytest.fixture(params=[1, BLOCK_KEYS_MIN], ids=["blocks", "no-blocks"])
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep few keys as a block, or not."""
+    """Keep few keys as a block, or not. Apply blocks in slices of one or two offsets."""
     monkeypatch.setattr(uncommitted_changes, "BLOCK_KEYS_MIN", request.param)
+    monkeypatch.setattr(offset_store, "APPLIED_PER_SLICE", 1 + request.param % 2)
 
 
 @pytest.mark.usefixtures("blocks")
@@ -149,7 +153,10 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_block_changes_a_shard_as_its_records_do(
     writes: list[tuple[str, Rows]], data: st.DataObject
 ) -> None:
-    """Each write is uncommitted first. A commit reaches the end of one of the writes before."""
+    """Each write is uncommitted first. A commit reaches the end of one of the writes before.
+
+    Some time slices of the blocks run between two writes.
+    """
     by_record, by_block = (GroupShard(0, lambda _: None, lambda *_: None) for _ in range(2))
     offset, ends = 10, [0]
     for kind, written in writes:
@@ -177,7 +184,28 @@ def test_a_block_changes_a_shard_as_its_records_do(
                 by_block.replay_block(block, offset, producer_id)
             offset = last + 1
         ends.append(last)
-        assert view(by_block) == view(by_record)
+        deque(islice(by_block.offsets.applying("g"), data.draw(st.integers(0, 4))), maxlen=0)
+        if data.draw(st.booleans()):
+            assert view(by_block) == view(by_record)
+    assert view(by_block) == view(by_record)
+
+
+@pytest.mark.parametrize("counts", [{"t": COUNT}, {f"t{n}": 1 for n in range(COUNT)}])
+def test_a_block_is_applied_in_time_slices(
+    counts: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_store, "APPLIED_PER_SLICE", ELEMENTS_PER_SLICE)
+    image = image_of(*(topic(name, name.encode().ljust(16), n) for name, n in counts.items()))
+    context = CommitContext(image, 1_000, metadata_max=5)
+    shard = GroupShard(0, lambda _: None, lambda *_: None)
+    for first_offset in (0, COUNT):
+        work = making_commit(request(counts), ErrorCode.NONE, context, plain_commit)
+        block, _ = run_to_completion(work)
+        shard.keep_block(first_offset + COUNT - 1, block)
+        shard.replay_block(block, first_offset)
+    assert sum(1 for _ in shard.offsets.applying("g")) == 2 * (SLICES - 1)
+    assert shard.offsets.committed_of_group("g") == {}
+    assert sum(map(len, shard.offsets.of_group("g").values())) == COUNT
 
 
 @pytest.mark.parametrize("counts", [{"t": COUNT}, {f"none{n}": 0 for n in range(COUNT)}])

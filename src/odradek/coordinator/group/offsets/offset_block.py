@@ -1,8 +1,8 @@
-"""The records of one long commit, made in time slices and applied to the shard in one.
+"""The records of one long commit, made and applied to the shard in time slices.
 
 A commit of 10,000 partitions is one batch, so that readers and a restart see all of its offsets or
 none. One call for each record would take 30 ms. An `OffsetBlock` has the bytes of the records and
-their fields as columns. The store applies columns by a few calls in C, in some 2 ms.
+their fields as columns. The store applies columns by a few calls in C, in some 3 to 9 ms.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from odradek.coordinator.coordinator_result import CoordinatorRecord
 from odradek.coordinator.encoded_records import EncodedRecords
@@ -34,6 +35,8 @@ class OffsetBlock:
         encoded: The bytes of the records.
         keys: The key of each record.
         topics: Topic and partitions of the records. A topic may occur more than once.
+        before: The value that each applied record has replaced. None when the values are not kept,
+            because the records are committed with their append.
     """
 
     __slots__ = (
@@ -42,6 +45,7 @@ class OffsetBlock:
         "_metadata",
         "_offsets",
         "_timestamps",
+        "before",
         "encoded",
         "group_id",
         "keys",
@@ -58,6 +62,7 @@ class OffsetBlock:
         self._metadata: list[str] = []
         self._timestamps: list[int] = []
         self._expire_timestamps: list[int] = []
+        self.before: list[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -11,7 +11,8 @@ one whose record has a higher offset. The later record wins, also after compacti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ NO_EXPIRY = -1
 # From this version of OffsetCommit on, the error for an unknown group is GROUP_ID_NOT_FOUND
 # (KIP-848).
 GROUP_ID_NOT_FOUND_FROM = 9
+APPLIED_PER_SLICE = 500
+"""Offsets of a long commit that are stored in one time slice. They take 0.2 to 0.5 ms."""
 
 
 class CommittedOffset(NamedTuple):
@@ -128,9 +131,13 @@ class OffsetStore:
     """The committed offsets by group, topic and partition, and the pending offsets by producer id.
 
     Owned by its shard. `_open` has the producer ids with pending offsets, by group.
+
+    `replay_block` stores nothing itself. `applying` stores the offsets of the group's blocks in
+    time slices. Any other access to the group stores the rest first. So the time slices are
+    visible to no request.
     """
 
-    __slots__ = ("_by_group", "_changes", "_ending", "_open", "_pending")
+    __slots__ = ("_by_group", "_changes", "_ending", "_open", "_pending", "_unapplied")
 
     def __init__(self) -> None:
         self._changes: UncommittedChanges[tuple[str, str, int], CommittedOffset] = (
@@ -143,6 +150,8 @@ class OffsetStore:
         self._by_group: dict[str, TopicOffsets] = {}
         self._pending: dict[int, dict[str, TopicOffsets]] = {}
         self._open: dict[str, set[int]] = {}
+        # The blocks that are not applied yet, by group, in the order of their offsets.
+        self._unapplied: dict[str, deque[Iterator[None]]] = {}
 
     # -- changes -----------------------------------------------------------------------------------
 
@@ -154,6 +163,8 @@ class OffsetStore:
         producer_id: int = NO_PRODUCER,
     ) -> None:
         """Store one committed or pending offset. A tombstone removes both."""
+        if self._unapplied:
+            self._apply_blocks(key.group)
         if value is None:
             self.forget(key.group, key.topic, key.partition)
             return
@@ -178,35 +189,85 @@ class OffsetStore:
     def replay_block(
         self, block: OffsetBlock, first_offset: int, producer_id: int = NO_PRODUCER
     ) -> None:
-        """Store all offsets of a block, as `replay` does for each record."""
-        by_group = self._by_group
+        """Store all offsets of a block, as `replay` does for each record.
+
+        `applying`, or the next access to the group, stores them.
+        """
+        group, by_group = block.group_id, self._by_group
         if producer_id != NO_PRODUCER:
             by_group = self._pending.setdefault(producer_id, {})
-            self._open.setdefault(block.group_id, set()).add(producer_id)
+            self._open.setdefault(group, set()).add(producer_id)
+        work = self._applying(block, first_offset, by_group)
+        self._unapplied.setdefault(group, deque()).append(work)
+
+    def _applying(
+        self, block: OffsetBlock, first_offset: int, by_group: dict[str, TopicOffsets]
+    ) -> Iterator[None]:
+        """Store the offsets of a block. Yield after each time slice."""
+        latest, nothing = self._by_group.get(block.group_id, {}), PartitionOffsets()
         topics = by_group.setdefault(block.group_id, {})
         values = map(_new, repeat(CommittedOffset), block.fields(first_offset))
+        before, left = block.before, APPLIED_PER_SLICE
         for topic, indexes in block.topics:
+            replaced = latest.get(topic, nothing)
             partitions = topics.get(topic)
             if partitions is None:
                 partitions = topics[topic] = {}
+            if left <= 0:
+                left = APPLIED_PER_SLICE
+                yield
             if len(indexes) == 1:  # faster, for commits of many topics
-                partitions[indexes[0]] = next(values)
-            else:
+                left -= 1
+                index = indexes[0]
+                if before is not None:
+                    before.append(replaced.get(index))
+                partitions[index] = next(values)
+                continue
+            for first in range(0, len(indexes), APPLIED_PER_SLICE):
+                if left <= 0:
+                    left = APPLIED_PER_SLICE
+                    yield
+                piece = indexes[first : first + APPLIED_PER_SLICE]
+                left -= len(piece)
+                if before is not None:
+                    before += map(replaced.get, piece)
                 # Takes one value for each index, because the indexes end first.
-                partitions.update(zip(indexes, values, strict=False))
+                partitions.update(zip(piece, values, strict=False))
+
+    def applying(self, group: str) -> Generator[None, None, None]:
+        """Apply the blocks of a group in time slices. Another access may apply the rest."""
+        while works := self._unapplied.get(group):
+            has_ended = next(works[0], True)
+            if not has_ended:
+                yield
+                continue
+            works.popleft()
+            if not works:
+                del self._unapplied[group]
+
+    def _apply_blocks(self, group: str) -> None:
+        """Apply the rest of the group's blocks before another access to the group."""
+        for work in self._unapplied.pop(group, ()):
+            for _ in work:
+                pass
 
     def put(self, group: str, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Store one committed offset."""
+        if self._unapplied:
+            self._apply_blocks(group)
         _put(self._by_group, group, topic, partition, committed)
 
     def forget(self, group: str, topic: str, partition: int) -> None:
         """Remove one offset, committed and pending."""
+        if self._unapplied:
+            self._apply_blocks(group)
         _remove(self._by_group, group, topic, partition)
         for producer_id in self._open.get(group, ()):
             _remove(self._pending.get(producer_id, {}), group, topic, partition)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Commit or drop the pending offsets of a transaction, whose marker was appended."""
+        self._apply_transaction(producer_id)
         for producers in self._open.values():
             producers.discard(producer_id)
         for group in [group for group, producers in self._open.items() if not producers]:
@@ -217,6 +278,15 @@ class OffsetStore:
         for group, topics in pending.items():
             for topic, partitions in topics.items():
                 self._commit_pending(group, topic, partitions)
+
+    def _apply_transaction(self, producer_id: int) -> None:
+        """Apply the blocks of the groups of a transaction.
+
+        `replay_block` opens the transaction for a group, so `_open` has the group.
+        """
+        for group in list(self._unapplied):
+            if producer_id in self._open.get(group, ()):
+                self._apply_blocks(group)
 
     def _commit_pending(self, group: str, topic: str, partitions: PartitionOffsets) -> None:
         """Commit pending offsets, except where a later record has been committed."""
@@ -240,17 +310,14 @@ class OffsetStore:
 
         Args:
             offset: The offset of the last record.
-            block: The records.
+            block: The records. They are not replayed yet.
         """
-        latest = self.of_group(block.group_id)
-        nothing: PartitionOffsets = {}
-        before: list[CommittedOffset | None] = []
-        for topic, indexes in block.topics:
-            before += map(latest.get(topic, nothing).get, indexes)
-        self._changes.keep_all(offset, block.keys, before)
+        block.before = []
+        self._changes.keep_block(offset, block.keys, block.before)
 
     def keep_transaction(self, offset: int, producer_id: int) -> None:
         """Keep the values that the producer's uncommitted marker at `offset` may replace."""
+        self._apply_transaction(producer_id)
         keys: list[tuple[str, str, int]] = []
         before: list[CommittedOffset | None] = []
         nothing: PartitionOffsets = {}
@@ -294,14 +361,20 @@ class OffsetStore:
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
         """Return all offsets of a group by topic and partition."""
+        if self._unapplied:
+            self._apply_blocks(group_id)
         return self._by_group.get(group_id, NO_OFFSETS)
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        if self._unapplied:
+            self._apply_blocks(group_id)
         topics = self._by_group.get(group_id)
         return None if topics is None else topics.get(topic, {}).get(partition)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Return whether an open transaction may still change this offset."""
+        if self._unapplied:
+            self._apply_blocks(group_id)
         if self._ending and (group_id, topic, partition) in self._ending:
             return True
         return any(
@@ -316,6 +389,8 @@ class OffsetStore:
 
     def tombstones(self, topics: Iterable[str]) -> list[CoordinatorRecord]:
         """Return the records that remove all offsets, committed and pending, of deleted topics."""
+        for group_id in list(self._unapplied):
+            self._apply_blocks(group_id)
         topics_in_order = list(topics)
         return _tombstones(
             (group, topic, partition)
@@ -327,6 +402,7 @@ class OffsetStore:
 
     def group_tombstones(self, group_id: str) -> list[CoordinatorRecord]:
         """Return the records that remove all offsets, committed and pending, of a group."""
+        self._apply_blocks(group_id)
         stores = [self._by_group, *(self._pending[each] for each in self._open.get(group_id, ()))]
         return _tombstones(
             (group_id, topic, partition)
