@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -163,7 +164,7 @@ class FetchPlanMachine(RuleBasedStateMachine):
     @rule(delay_ms=st.integers(1, SETTINGS.backoff_ms))
     def wait(self, delay_ms: int) -> None:
         self.now_ms += delay_ms
-        for replica in self.plan.wake(self.now_ms):
+        while (replica := self.plan.wake(self.now_ms)) is not None:
             assert replica.key not in self.plan.catch_up and replica.key not in self.plan.in_sync
             self.plan.resume(replica)
         assert self.plan.wake_ms is None or self.plan.wake_ms > self.now_ms
@@ -431,12 +432,41 @@ def test_stopped_replica_is_not_fetched_after_its_backoff() -> None:
     plan.back_off(other, 40)
     plan.stop(stopped)
     assert plan.wake_ms == 40 + SETTINGS.backoff_ms
-    assert plan.wake(1_000) == [other]
+    assert plan.wake(1_000) is other
+    assert plan.wake(1_000) is None
     assert stopped.phase is ReplicaPhase.STOPPED
     assert not plan.catch_up.fetched
     plan.resume(other)
     assert list(plan.catch_up.fetched.values()) == [other]
     assert plan.wake_ms is None
+
+
+def test_fetches_of_a_session_that_has_ended_are_freed_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_session_handler, "ELEMENTS_PER_SLICE", 2)
+    session = FetchSessionHandler(100)
+    for number in range(5):
+        session.add(replica_of(number))
+    assert session.next_request() is not None
+    respond(session)
+    session.lost()
+    assert session.next_request() is not None
+    assert sum(map(len, session.ended_sessions)) == 5
+    assert len(list(session.freeing())) == 2
+    assert not session.ended_sessions
+    assert session.knows((Uuid(bytes(16)), 0)), "a fetch of the new session"
+
+
+def test_replica_that_was_stopped_in_its_backoff_is_freed() -> None:
+    plan, replica = FetchPlan(SETTINGS), replica_of(0)
+    plan.resume(replica)
+    plan.back_off(replica, 0)
+    plan.stop(replica)
+    assert plan.wake_ms is None
+    freed = weakref.ref(replica.partition)
+    del replica
+    assert freed() is None
 
 
 def test_paused_replica_does_not_keep_the_leader_from_waiting() -> None:
@@ -500,9 +530,10 @@ def test_each_replica_wakes_when_its_own_backoff_is_over() -> None:
         plan.resume(each)
     plan.back_off(first, 0)
     plan.back_off(second, 40)
-    assert plan.wake(SETTINGS.backoff_ms - 1) == []
-    assert plan.wake(SETTINGS.backoff_ms) == [first]
-    assert plan.wake(SETTINGS.backoff_ms + 40) == [second]
+    assert plan.wake(SETTINGS.backoff_ms - 1) is None
+    assert plan.wake(SETTINGS.backoff_ms) is first
+    assert plan.wake(SETTINGS.backoff_ms) is None
+    assert plan.wake(SETTINGS.backoff_ms + 40) is second
 
 
 @pytest.mark.parametrize("configured", [CATCH_UP_BYTES_MAX - 1, CATCH_UP_BYTES_MAX + 1])

@@ -14,7 +14,7 @@ from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.truncation import LogTruncations
 from odradek.log.unified_log import UnifiedLog
-from odradek.replication import replica_fetcher
+from odradek.replication import fetch_session_handler, replica_fetcher
 from odradek.replication.fetch_session_handler import PARTITIONS_A_REQUEST_MAX
 from odradek.replication.followed_replica import FollowedReplica
 from odradek.replication.leader_offsets import LOOKUPS_A_REQUEST_MAX
@@ -134,10 +134,6 @@ def test_replicas_of_a_stopped_follower_are_freed_in_the_slices_that_remove_them
     """Otherwise 10,000 of them are freed at the end, in one slice."""
     monkeypatch.setattr(replica_fetcher, "REMOVED_PER_SLICE", 2)
     slices = count_slices(monkeypatch)
-
-    def alive() -> int:
-        gc.collect()
-        return sum(isinstance(each, FollowedReplica) for each in gc.get_objects())
 
     async def test(it: Follower) -> None:
         partitions = [it.partition(number) for number in range(5)]
@@ -275,12 +271,104 @@ def test_many_partitions_of_a_response_are_visited_in_slices(
         partitions = [it.partition(number) for number in range(250)]
         it.follow_in_sync(*partitions)
         await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        for _ in range(5):
+            await asyncio.sleep(0)  # the fetches of the other session are freed
         slices.clear()
         it.in_sync.answer(*(nothing(number, high_watermark=0) for number in range(250)))
         await until(lambda: bool(it.in_sync.asked))
-        assert len(slices) == 1
+        assert len(slices) == 2, "one after the decoding, and one after 200 partitions"
 
     run_follower(tmp_path, test)
+
+
+def test_request_after_a_response_with_many_partitions_has_its_own_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "PARTITIONS_WITH_DECODING_MAX", 1)
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(2)]
+        it.follow_in_sync(*partitions)
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        channel = it.in_sync
+        channel.answer(*(records(number, batches(0, 1)) for number in range(2)))
+        assert [each.log.log_end_offset for each in partitions] == [0, 0]
+        ends: list[list[int]] = []
+        for _ in range(20):
+            ends.append([each.log.log_end_offset for each in partitions])
+            if channel.asked:
+                break
+            await asyncio.sleep(0)
+        assert [each.fetch_offset for each in channel.partitions] == [1, 1]
+        assert ends[-2] == [1, 1], "the request follows in a later slice than the appends"
+
+    run_follower(tmp_path, test)
+
+
+def test_backoffs_of_many_replicas_end_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "WOKEN_PER_SLICE", 2)
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(5)]
+        it.follow(*partitions)
+        it.catch_up.answer(*(failed(each, ErrorCode.UNKNOWN_TOPIC_ID) for each in range(5)))
+        assert it.catch_up.fetch.session_epoch == -1, "none is fetched"
+        it.catch_up.answer(session_id=0)
+        it.fetchers.unfollow([partitions[1].topic_partition])
+        named: list[list[int]] = []
+        it.timers.advance(1_000)
+        while it.catch_up.asked:
+            named.append([each.partition for each in it.catch_up.partitions])
+            await asyncio.sleep(0)
+            it.catch_up.answer()
+            if not named[-1]:
+                break
+        assert named == [[0, 2], [3, 4], []]
+
+    run_follower(tmp_path, test)
+
+
+def test_clock_ends_the_slice_of_backoffs_that_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "SLICE_MS", 0)
+
+    async def test(it: Follower) -> None:
+        it.follow(*(it.partition(number) for number in range(3)))
+        it.catch_up.answer(*(failed(each, ErrorCode.UNKNOWN_TOPIC_ID) for each in range(3)))
+        it.catch_up.answer(session_id=0)
+        it.timers.advance(1_000)
+        assert [each.partition for each in it.catch_up.partitions] == [0]
+
+    run_follower(tmp_path, test)
+
+
+def test_last_fetches_of_an_idle_fetcher_are_freed_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_session_handler, "ELEMENTS_PER_SLICE", 2)
+    slices = count_slices(monkeypatch)
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(5)]
+        before = alive()
+        it.follow_in_sync(*partitions)
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        slices.clear()
+        it.fetchers.unfollow([each.topic_partition for each in partitions])
+        assert all(each.closed for each in it.channels)
+        assert alive() - before == 3
+        await until(lambda: alive() == before)
+        assert len(slices) >= 2
+
+    run_follower(tmp_path, test)
+
+
+def alive() -> int:
+    gc.collect()
+    return sum(isinstance(each, FollowedReplica) for each in gc.get_objects())
 
 
 def test_slow_appends_end_the_time_slice_before_its_cost(
@@ -443,13 +531,14 @@ def test_truncations_of_many_partitions_are_begun_in_slices(
             append(each.log, [(2, 2)])
         it.follow(*partitions)
         it.catch_up.answer(*(diverging(number, 2, 1) for number in range(len(partitions))))
+        await until(lambda: bool(it.executor.held))
         assert len(it.executor.held) == 1
         begun = [each.log.is_truncating for each in partitions].count(True)
         assert 0 < begun < a_slice
         unfollowed = partitions[-1]
         it.fetchers.unfollow([unfollowed.topic_partition])
         await until(lambda: len(it.executor.held) == 2)
-        assert len(slices) == 1
+        assert len(slices) == 2, "one after the decoding"
         assert [each for each in partitions if not each.log.is_truncating] == [unfollowed]
         it.release()
         assert executed == [begun, len(partitions) - 1 - begun], "each log on one thread"

@@ -72,6 +72,8 @@ CONSTANTS = (
     _Constant(((delayed_fetch, "UNTIMED_MAX"),), (1, 2)),
     _Constant(((isr_proposals, "OUTCOMES_WITH_RESPONSE_MAX"),), (0, 1)),
     _Constant(((replica_fetcher, "REMOVED_PER_SLICE"),), (1, 2)),
+    _Constant(((replica_fetcher, "WOKEN_PER_SLICE"),), (1, 2)),
+    _Constant(((replica_fetcher, "PARTITIONS_WITH_DECODING_MAX"),), (0, 1)),
     _Constant(
         (
             (offset_commit, "SHORT_MAX"),

@@ -17,7 +17,8 @@ that moves to the replicas in sync stays in catch-up until the other session has
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from odradek.replication.fetch_session_handler import FetchRequestParts, FetchSessionHandler
@@ -65,8 +66,9 @@ class FetchPlan:
         self._new: dict[ReplicaKey, None] = {}
         # Replicas in both sessions.
         self._moving: dict[ReplicaKey, None] = {}
-        # In the order of their times, because the delay is constant.
-        self._backing_off: deque[tuple[float, FollowedReplica]] = deque()
+        # The times at which the backoffs end. They are in order, because the delay is constant. A
+        # dictionary would pass over its removed entries at each look at the first one.
+        self._backing_off: OrderedDict[FollowedReplica, float] = OrderedDict()
 
     # --- replicas ---
 
@@ -91,7 +93,7 @@ class FetchPlan:
         """Do not fetch the replica before `replica.fetch.backoff.ms` has passed."""
         self._withdraw(replica)
         replica.phase = ReplicaPhase.BACKING_OFF
-        self._backing_off.append((now_ms + self._settings.backoff_ms, replica))
+        self._backing_off[replica] = now_ms + self._settings.backoff_ms
 
     def stop(self, replica: FollowedReplica) -> None:
         """Never fetch the replica again."""
@@ -113,23 +115,26 @@ class FetchPlan:
         self.catch_up.remove(key)
         self._new.pop(key, None)
         self._moving.pop(key, None)
+        self._backing_off.pop(replica, None)
+
+    def releasing(self) -> Generator[None, None, None]:
+        """Drop all fetches of both sessions in time slices, after the last request of both."""
+        yield from self.in_sync.releasing()
+        yield from self.catch_up.releasing()
 
     @property
     def wake_ms(self) -> float | None:
         """The time at which `wake` is due, or None."""
-        waiting = self._backing_off
-        while waiting and waiting[0][1].phase is not ReplicaPhase.BACKING_OFF:
-            waiting.popleft()  # it was stopped
-        return waiting[0][0] if waiting else None
+        return next(iter(self._backing_off.values()), None)
 
-    def wake(self, now_ms: float) -> list[FollowedReplica]:
-        """Return the replicas whose backoff is over. They are paused until `resume`."""
-        woken = []
-        while (wake_ms := self.wake_ms) is not None and wake_ms <= now_ms:
-            replica = self._backing_off.popleft()[1]
-            replica.phase = ReplicaPhase.PAUSED
-            woken.append(replica)
-        return woken
+    def wake(self, now_ms: float) -> FollowedReplica | None:
+        """Return a replica whose backoff is over, or None. It is paused until `resume`."""
+        wake_ms = self.wake_ms
+        if wake_ms is None or wake_ms > now_ms:
+            return None
+        replica, _ = self._backing_off.popitem(last=False)
+        replica.phase = ReplicaPhase.PAUSED
+        return replica
 
     # --- requests ---
 

@@ -15,7 +15,7 @@ The rules are those of Kafka's ``FetchSessionHandler``:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from odradek.protocol.fetch_session import (
 from odradek.protocol.messages.fetch_request import FetchPartition, FetchTopic, ForgottenTopic
 from odradek.replication.followed_replica import FollowedReplica, ReplicaKey, ReplicaPhase
 from odradek.replication.follower_decisions import accepts_response
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 if TYPE_CHECKING:
     from odradek.ids import Uuid
@@ -94,6 +95,8 @@ class FetchSessionHandler:
         self._epoch = INITIAL_EPOCH
         self._fetched: dict[ReplicaKey, FollowedReplica] = {}
         self._known: dict[ReplicaKey, SentPartition] = {}
+        self.ended_sessions: list[dict[ReplicaKey, SentPartition]] = []
+        """The fetches of sessions that have ended. The owner runs `freeing` if there are any."""
         # Compared with `_known` by the next request. A dictionary, for its order.
         self._changed: dict[ReplicaKey, None] = {}
         self.named: Collection[ReplicaKey] = ()
@@ -129,6 +132,23 @@ class FetchSessionHandler:
     def forget(self, key: ReplicaKey) -> None:
         """Drop the last fetch of a partition. The leader's session keeps the partition."""
         self._known.pop(key, None)
+
+    def releasing(self) -> Generator[None, None, None]:
+        """Drop all fetches in time slices, after the last request."""
+        self._end_known()
+        return self.freeing()
+
+    def freeing(self) -> Generator[None, None, None]:
+        """Free the fetches of sessions that have ended, in time slices."""
+        left = ELEMENTS_PER_SLICE
+        while self.ended_sessions:
+            known = self.ended_sessions.pop()
+            while known:
+                if not left:
+                    left = ELEMENTS_PER_SLICE
+                    yield
+                left -= 1
+                known.popitem()
 
     def changed(self, key: ReplicaKey) -> None:
         """Name the partition in the next request, because its position has changed."""
@@ -174,14 +194,20 @@ class FetchSessionHandler:
         parts = FetchRequestParts(self._session_id, FINAL_EPOCH)
         parts.is_complete = False
         self._session_id, self._epoch = INVALID_SESSION_ID, INITIAL_EPOCH
-        self._known.clear()
+        self._end_known()
         self._changed.clear()
         self.named = ()
         return parts
 
     def _begin_session(self) -> None:
-        self._known.clear()
+        self._end_known()
         self._changed = dict.fromkeys(self._fetched)
+
+    def _end_known(self) -> None:
+        """Forget the partitions of the leader's session."""
+        if self._known:
+            self.ended_sessions.append(self._known)
+            self._known = {}
 
     def _name(self, keys: Iterable[ReplicaKey], parts: FetchRequestParts) -> None:
         """Add the partitions to the request. Adjacent partitions of a topic share an entry."""

@@ -9,7 +9,7 @@ from odradek.replication.fetch_plan import FetcherSettings
 from odradek.replication.followed_replica import FollowedReplica
 from odradek.replication.follower_truncations import FollowerTruncations
 from odradek.replication.replica_fetcher import FetcherParts, ReplicaFetcher
-from odradek.slicing import in_slices
+from odradek.slicing import begin, in_slices
 
 if TYPE_CHECKING:
     import asyncio
@@ -151,11 +151,12 @@ class FetcherManager:
             self._fetchers[replica.leader].remove(replica)
 
     def _stop_idle(self) -> None:
-        """End the fetchers without partitions."""
+        """End the fetchers without partitions. Their last fetches are freed in time slices."""
         for leader, fetcher in tuple(self._fetchers.items()):
             if not fetcher.replicas:
                 del self._fetchers[leader]
                 fetcher.stop()
+                begin(fetcher.removing(), "the end of a fetcher")
 
     def _endpoint(self, broker: BrokerId) -> tuple[str, int] | None:
         """Return the address of the inter-broker listener of a registered broker."""

@@ -61,7 +61,7 @@ from odradek.replication.leader_offsets import (
     list_offsets_requests,
 )
 from odradek.results import Result, gather
-from odradek.slicing import SLICE_MS, Pause, sliced
+from odradek.slicing import SLICE_MS, Pause, begin, sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -95,8 +95,14 @@ FLUSH_COST = 25
 TRUNCATION_COST = 50
 BYTES_A_COST = 1_024
 
-REMOVED_PER_SLICE = 500
+REMOVED_PER_SLICE = 100
 """Replicas that a stopped fetcher removes in one time slice."""
+
+WOKEN_PER_SLICE = 100
+"""Replicas whose backoff ends in one time slice, unless the clock ends it before."""
+
+PARTITIONS_WITH_DECODING_MAX = 50
+"""Largest number of partitions of a response that are applied in the time slice that decodes it."""
 
 RETRY_MS = 50
 """Delay before the request after a lost one. It doubles up to `replica.fetch.backoff.ms`."""
@@ -306,6 +312,7 @@ class ReplicaFetcher:
             count += 1
             if not count % REMOVED_PER_SLICE:
                 yield
+        yield from self._plan.releasing()
 
     def stop(self) -> None:
         """End all fetches and connections. Nothing changes the replicas from now on."""
@@ -342,6 +349,8 @@ class ReplicaFetcher:
                 return
         session = connection.session
         parts = self._plan.next_request(session)
+        if session.ended_sessions:
+            begin(session.freeing(), "a new fetch session")
         if parts is None:
             return
         wait_ms, max_bytes = self._plan.limits(session, parts)
@@ -387,8 +396,13 @@ class ReplicaFetcher:
     def _wake(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        for replica in self._plan.wake(now_ms):
+        for _ in range(WOKEN_PER_SLICE):
+            replica = self._plan.wake(now_ms)
+            if replica is None:
+                break
             self._begin(replica)
+            if self._clock.monotonic_ms() >= now_ms + SLICE_MS:
+                break
         for connection in self._connections:
             if connection.retry_ms is not None and connection.retry_ms <= now_ms:
                 connection.retry_ms = None
@@ -423,7 +437,8 @@ class ReplicaFetcher:
             self._lost(connection, processed.error)
             return
         connection.session.ended()
-        self.fetch()
+        # The next request may name as many partitions, and is made in a time slice of its own.
+        self._parts.loop.call_soon(self.fetch)
 
     def _lost(self, connection: _Connection, error: Exception) -> None:
         """Begin a new session after a delay, because a response was lost or was not valid."""
@@ -453,7 +468,8 @@ class ReplicaFetcher:
         """Apply a response in time slices. Each partition is checked in its slice.
 
         The clock ends a slice, too. The first append to a log creates its directory and files, the
-        first one in a leader epoch writes a file, and any append may roll the segment.
+        first one in a leader epoch writes a file, and any append may roll the segment. A response
+        with many partitions was decoded in the current slice, which ends therefore.
         """
         session = connection.session
         session.responded(response.session_id, response.error_code)
@@ -461,6 +477,11 @@ class ReplicaFetcher:
             self._session_refused(connection, response.error_code)
             return _DONE
         self._plan.responded(session)
+        count = 0
+        for topic in response.responses:
+            count += len(topic.partitions)
+        if count > PARTITIONS_WITH_DECODING_MAX:
+            yield None
         now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp(deque(), [], {})
         ends_ms = self._clock.monotonic_ms() + SLICE_MS
         try:
