@@ -9,6 +9,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from odradek.collector import (
     OBJECTS_COLLECTED_MAX,
     OBJECTS_FROZEN_MIN,
     OBJECTS_KEPT_MAX,
+    OBJECTS_LISTED_MAX,
     YOUNG_COLLECTIONS,
     Collector,
     old_objects,
@@ -108,6 +110,21 @@ def calls() -> Iterator[Calls]:
         collector.stop()
 
 
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The generations whose objects are listed."""
+    generations: list[int] = []
+    get_objects = gc.get_objects
+
+    def counted(generation: int | None = None) -> list[Any]:
+        if generation is not None:
+            generations.append(generation)
+        return get_objects(generation=generation)
+
+    monkeypatch.setattr(gc, "get_objects", counted)
+    return generations
+
+
 def middle_collection() -> None:
     gc.collect(1)
 
@@ -195,6 +212,61 @@ def test_many_old_objects_are_frozen_without_a_collection(calls: Calls, visited:
     middle_collection()
     calls.run_all()
     assert not visited.counts
+    assert old_objects() < OBJECTS_FROZEN_MIN < len(kept)
+
+
+def test_objects_of_postponed_collections_are_counted_if_they_are_few(
+    calls: Calls, listed: list[int]
+) -> None:
+    """Most objects of a long request are freed when it has ended."""
+    frozen = gc.get_freeze_count()
+    with postponed_full_collections():
+        kept = [Cycle() for _ in range(OBJECTS_LISTED_MAX // 2)]
+        middle_collection()
+        calls.run_all()
+        for each in kept:
+            del each.cycle
+        kept.clear()
+    listed.clear()
+    middle_collection()
+    calls.run_all()
+    assert 2 in listed
+    assert gc.get_freeze_count() <= frozen
+    listed.clear()
+    middle_collection()
+    calls.run_all()
+    assert 2 not in listed, "the count is remembered"
+
+
+def test_objects_that_may_be_very_many_are_frozen_without_a_count(
+    calls: Calls, listed: list[int], visited: Visited
+) -> None:
+    kept = []
+    with postponed_full_collections():
+        while len(kept) <= OBJECTS_LISTED_MAX:
+            kept += [Cycle() for _ in range(OBJECTS_COLLECTED_MAX)]
+            middle_collection()
+            calls.run_all()
+    listed.clear()
+    middle_collection()
+    calls.run_all()
+    assert not set(listed) & {1, 2}
+    assert not visited.counts
+    assert old_objects() < OBJECTS_FROZEN_MIN < len(kept)
+
+
+def test_a_middle_generation_that_may_be_very_large_is_frozen_without_a_count(
+    calls: Calls, listed: list[int]
+) -> None:
+    """More objects are freed than are created, so few young collections begin."""
+    gc.disable()
+    kept = [[] for _ in range(OBJECTS_LISTED_MAX + 1)]  # type: ignore[var-annotated]
+    gc.enable()
+    listed.clear()
+    for _ in range(YOUNG_COLLECTIONS):
+        gc.collect(0)
+    calls.run_all()
+    assert not set(listed) & {1, 2}
     assert old_objects() < OBJECTS_FROZEN_MIN < len(kept)
 
 
