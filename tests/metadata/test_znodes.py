@@ -135,6 +135,12 @@ def test_state_without_the_newer_fields_has_the_keys_of_kafka() -> None:
     }
 
 
+@given(partitions())
+def test_state_is_compact_json(partition: PartitionImage) -> None:
+    data = znodes.encode_state(partition, 9)
+    assert data == znodes.encode(json.loads(data))
+
+
 def test_recorded_deletion_without_brokers_is_one_of_this_broker() -> None:
     topic_id = Uuid(b"x" * 16)
     name = znodes.deleted_topic_path(topic_id).rpartition("/")[2]

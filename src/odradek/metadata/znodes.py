@@ -211,7 +211,11 @@ def encoding_topic(topic: TopicImage) -> Generator[None, None, bytes]:
 
 def _replicas_member(partition: int, brokers: Sequence[BrokerId]) -> str:
     """Return a member of a JSON object. `json.dumps` would encode all of them in one step."""
-    return f'"{partition}":[{",".join(map(str, brokers))}]'
+    return f'"{partition}":{_array(brokers)}'
+
+
+def _array(brokers: Sequence[BrokerId]) -> str:
+    return f"[{','.join(map(str, brokers))}]"
 
 
 def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
@@ -219,22 +223,21 @@ def encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
 
     Keys beyond Kafka 2.3's are written only when they have a value.
     """
-    value: dict[str, Any] = {
-        "version": 1,
-        "leader": partition.leader,
-        "leader_epoch": partition.leader_epoch,
-        "controller_epoch": controller_epoch,
-        "isr": list(partition.isr),
-    }
+    # `json.dumps` takes three times as long. A change has the states of thousands of partitions.
+    text = (
+        f'{{"version":1,"leader":{partition.leader},"leader_epoch":{partition.leader_epoch},'
+        f'"controller_epoch":{controller_epoch},"isr":{_array(partition.isr)}'
+    )
     if partition.leader_recovery_state:
-        value["leader_recovery_state"] = int(partition.leader_recovery_state)
+        text += f',"leader_recovery_state":{int(partition.leader_recovery_state)}'
     if partition.elr:
-        value["elr"] = list(partition.elr)
+        text += f',"elr":{_array(partition.elr)}'
     if partition.last_known_elr:
-        value["last_known_elr"] = list(partition.last_known_elr)
+        text += f',"last_known_elr":{_array(partition.last_known_elr)}'
     if partition.directories:
-        value["directories"] = [uuid_to_string(each) for each in partition.directories]
-    return encode(value)
+        ids = (f'"{uuid_to_string(each)}"' for each in partition.directories)
+        text += f',"directories":[{",".join(ids)}]'
+    return f"{text}}}".encode()
 
 
 class PartitionReplicas(NamedTuple):

@@ -212,10 +212,10 @@ def test_large_write_is_prepared_in_time_slices(
         await store.create_root()
         written = await store.multi([Create(f"/{number}") for number in range(5)])
         assert [each.path for each in written] == [f"/{number}" for number in range(5)]
-        assert len(ended) == 2
+        assert len(ended) == 3
         late = asyncio.ensure_future(store.multi([Create("/a"), Create("/b")]))
         await asyncio.sleep(0)
-        assert len(ended) == 3
+        assert len(ended) == 4
         await store.close()
         with pytest.raises(SessionLostError):
             await late

@@ -72,7 +72,7 @@ SESSION_TIMEOUT_MS = 18_000
 WATCHDOG_SHARE = 3
 """The watchdog ends the session when the event loop is blocked for this part of its timeout."""
 
-OPERATIONS_PER_SLICE = 100
+OPERATIONS_PER_SLICE = 50
 """Operations of a transaction that are prepared in one time slice: kazoo takes 10 us for each."""
 GETS_IN_FLIGHT_MAX = 200
 """Requests of one `get_many` that are in flight at the same time. One time slice starts them."""
@@ -492,13 +492,13 @@ class ZooKeeperStore(StoreSession):
 
     async def multi(self, operations: Sequence[Operation]) -> list[Written]:
         check_size(operations, self.multi_bytes_max)
-
-        for operation in operations:
-            check_path(operation.path)
         client, transaction = self._client, None
         if client is not None:
             transaction = client.kazoo.transaction()
+            if len(operations) > OPERATIONS_PER_SLICE:
+                await end_slice()
             for count, operation in enumerate(operations, 1):
+                check_path(operation.path)
                 _add(transaction, operation)
                 if not count % OPERATIONS_PER_SLICE:
                     await end_slice()
