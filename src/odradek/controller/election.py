@@ -98,18 +98,22 @@ def changed_partition(
         # A leader that is enough advances the high watermark, and the others fall behind it.
         is_enough = effective_min_isr(partition, policy.min_insync_replicas) <= 1
         elr = () if is_enough else tuple(each for each in elr if each != leader)
-    changed = replace(
+    last_known = _last_known(partition, leader, target_isr)
+    if (leader, target_isr, elr, last_known, recovery) == (
+        partition.leader,
+        partition.isr,
+        partition.elr,
+        partition.last_known_elr,
+        partition.leader_recovery_state,
+    ):
+        return None
+    return replace(
         partition,
         leader=leader,
         isr=target_isr,
         elr=elr,
-        last_known_elr=_last_known(partition, leader, target_isr),
+        last_known_elr=last_known,
         leader_recovery_state=recovery,
-    )
-    if changed == partition:
-        return None
-    return replace(
-        changed,
         leader_epoch=partition.leader_epoch + (unclean or leader != partition.leader),
         partition_epoch=partition.partition_epoch + 1,
     )
