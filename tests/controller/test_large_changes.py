@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ import pytest
 
 from odradek.config.broker import BrokerConfig
 from odradek.controller import broker_plans, controller_term, plans
+from odradek.controller import plan as plan_module
 from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.broker_changes import (
     ELECTION_COST,
@@ -22,7 +23,9 @@ from odradek.controller.broker_changes import (
 from odradek.controller.election import Election, ElectionPolicy
 from odradek.controller.loading import making_whole_topic
 from odradek.controller.metadata_writer import OPERATIONS_PER_WRITE_MAX
+from odradek.controller.plan import SHORT_STAGE_MAX, Plan
 from odradek.controller.store_operations import store_operations
+from odradek.errors import KafkaError
 from odradek.ids import LOST_DIRECTORY, BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
@@ -145,6 +148,50 @@ def test_large_change_returns_in_the_slice_that_has_published_it(
         monkeypatch.setattr(term, "_publish", publishing)
         world.run(commit())
         assert _stable(world).image.topics_by_name[TopicName("a")].partition_count == COUNT
+
+
+@pytest.mark.parametrize("count", [SHORT_STAGE_MAX - 1, SHORT_STAGE_MAX])
+def test_stages_of_a_change_begin_in_time_slices_of_their_own(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of a topic with `count` partitions has `count` + 1 records."""
+    stages: list[str] = []
+
+    async def end_slice() -> None:
+        stages.append("slice")
+        await asyncio.sleep(0)
+
+    class Delta(MetadataDelta):
+        def replaying(
+            self, records: Iterable[MetadataRecord | None]
+        ) -> Generator[None, None, None]:
+            stages.append("replay")
+            yield from super().replaying(records)
+
+    def operations(*arguments: Any) -> Generator[None, None, list[Operation]]:
+        stages.append("encoding")
+        return store_operations(*arguments)
+
+    with running() as world:
+        term = world.controller()._term
+        assert term is not None
+        write = term._writer.write
+
+        async def written(*arguments: Any) -> KafkaError | None:
+            stages.append("write")
+            return await write(*arguments)
+
+        monkeypatch.setattr(plan_module, "end_slice", end_slice)
+        monkeypatch.setattr(controller_term, "MetadataDelta", Delta)
+        monkeypatch.setattr(controller_term, "store_operations", operations)
+        monkeypatch.setattr(term._writer, "write", written)
+        plan = Plan("result", created(NewTopic("a", count, 3))[1])
+        assert world.run(term.commit_plan(plan)) == "result"
+        assert _stable(world).image.topics_by_name[TopicName("a")].partition_count == count
+    if count < SHORT_STAGE_MAX:  # but each partition has two operations
+        assert stages == ["replay", "encoding", "slice", "write"]
+    else:
+        assert stages == ["slice", "replay", "slice", "encoding", "slice", "write"]
 
 
 def test_long_config_values_end_time_slices_by_their_length() -> None:

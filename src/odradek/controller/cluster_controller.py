@@ -685,9 +685,7 @@ class ClusterController:
             _sender(term.image, broker, epoch)
             policies = self._policies.of(term.image)
             planning = broker_plans.planning_directories(term.image, broker, directories, policies)
-            plan = await in_slices(planning)
-            await term.commit(plan.records)
-            return plan.result
+            return await term.commit_plan(await in_slices(planning))
 
         return await self._request(assign)
 
@@ -741,9 +739,7 @@ class ClusterController:
             planning = broker_plans.planning_alter_partitions(
                 term.image, changes, self._policies.of(term.image)
             )
-            plan = await in_slices(planning)
-            await term.commit(plan.records)
-            return plan.result
+            return await term.commit_plan(await in_slices(planning))
 
         return await self._request(alter)
 

@@ -24,7 +24,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.controller.event_queue import EventQueue, log_failure
 from odradek.controller.loading import load, prepare
 from odradek.controller.metadata_writer import MetadataWriter
-from odradek.controller.plan import planning_single_broker
+from odradek.controller.plan import end_stage, planning_single_broker
 from odradek.controller.store_operations import store_operations
 from odradek.environment.clock import Clock, SystemClock
 from odradek.environment.randomness import SystemRandomness
@@ -360,6 +360,7 @@ class Controller:
 
         A registration needs no record, whose class would delay the start.
         """
+        await end_stage(len(records))
         delta = MetadataDelta(image)
         if registered is not None:
             delta.register(registered)
@@ -370,7 +371,9 @@ class Controller:
         return delta, await in_slices(delta.applying(provenance))
 
     async def _write(self, delta: MetadataDelta, image: MetadataImage) -> KafkaError | None:
+        await end_stage(len(delta.records))
         operations = await in_slices(store_operations(delta, image, image.controller_epoch))
+        await end_stage(len(operations))
         return await self._running.write(operations, image.offset)
 
     @property

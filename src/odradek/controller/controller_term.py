@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Sequence
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from odradek.controller.applied_waits import elected_leaders
 from odradek.controller.broker_registry import BrokerRegistry
 from odradek.controller.metadata_writer import MetadataWriter
+from odradek.controller.plan import Plan, end_stage
 from odradek.controller.store_operations import UnfinishedTopic, store_operations
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName
@@ -26,6 +27,8 @@ from odradek.protocol.messages.topic_record import TopicRecord
 from odradek.slicing import ELEMENTS_PER_SLICE, begin, in_slices
 
 logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 
 class Deposed(KafkaError):
@@ -159,9 +162,23 @@ class ControllerTerm:
         begin(_freeing(records), "the release of a change")
         return committed
 
+    async def commit_plan(self, plan: Plan[R]) -> R:
+        """Commit the records of a plan, and return its result. As `commit_planned`.
+
+        Raises:
+            KafkaError: As for `commit`.
+            Deposed: This broker is no longer the controller.
+        """
+        await self.commit(plan.records)
+        begin(_freeing(plan.records), "the release of a change")
+        return plan.result
+
     async def _commit(self, records: Sequence[MetadataRecord], committed: Committed) -> None:
+        await end_stage(len(records))
         delta, image = await self._replayed(records)
+        await end_stage(len(records))
         operations = await in_slices(store_operations(delta, image, self.epoch, self._unfinished))
+        await end_stage(len(operations))
         if delta.client_quotas.changed:
             operations = list(await with_foreign_configs(self._store, operations))
         count = self._writer.parts(operations, self._unfinished_after(delta, image))

@@ -2,7 +2,8 @@
 
 Every change of the metadata is an event: requests, and later the watches of the store, responses
 and timers. The consumer finishes an event, including the write to the store and the publication of
-the image, before it takes the next one. A decision therefore always sees the newest image.
+the image, before it takes the next one. A decision therefore always sees the newest image. The next
+event begins in another time slice.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.result_tasks import shielded
+from odradek.slicing import end_slice
 
 logger = logging.getLogger(__name__)
 
@@ -80,21 +82,26 @@ class EventQueue:
 
     async def _consume(self) -> None:
         while self._waiting:
-            event, result = self._waiting.popleft()
-            if result.done():  # the end of the term has refused the request
-                continue
-            try:
-                value = await event()
-            except asyncio.CancelledError:
-                # A call inside of the event was cancelled, for example because the session of the
-                # store was closed. Nothing cancels the consumer itself.
-                _fail(result, KafkaError(ErrorCode.NOT_CONTROLLER, "The event was cancelled."))
-            except Exception as error:  # noqa: BLE001 - the caller of `append` gets it
-                _fail(result, error)
-            else:
-                if not result.done():
-                    result.set_result(value)
+            await _run(*self._waiting.popleft())
+            if self._waiting:
+                await end_slice()
         self._consumer = None
+
+
+async def _run(event: Callable[[], Awaitable[Any]], result: asyncio.Future[Any]) -> None:
+    if result.done():  # the end of the term has refused the request
+        return
+    try:
+        value = await event()
+    except asyncio.CancelledError:
+        # A call inside of the event was cancelled, for example because the session of the store was
+        # closed. Nothing cancels the consumer itself.
+        _fail(result, KafkaError(ErrorCode.NOT_CONTROLLER, "The event was cancelled."))
+    except Exception as error:  # noqa: BLE001 - the caller of `append` gets it
+        _fail(result, error)
+    else:
+        if not result.done():
+            result.set_result(value)
 
 
 def _fail(result: asyncio.Future[Any], error: Exception) -> None:

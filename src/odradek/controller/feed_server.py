@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from odradek.controller.feed_log import FEED_LOG_BYTES_MAX, FeedLog
+from odradek.controller.plan import SHORT_STAGE_MAX
 from odradek.environment.timers import Timer, Timers
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId
@@ -131,6 +132,8 @@ class FeedServer:
             delta.records.append(FramedRecord(encode_record(record)))
             if not count % ELEMENTS_PER_SLICE:
                 yield
+        if len(records) > SHORT_STAGE_MAX:
+            yield  # The next slice encodes the responses.
         if self._image is None:  # the term has ended between two slices
             return
         self._log.append(delta)

@@ -14,7 +14,7 @@ from odradek.metadata import record_classes
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage, TopicDeletion
 from odradek.metadata.image_records import deletion_record
 from odradek.metadata.records import MetadataRecord
-from odradek.slicing import ELEMENTS_PER_SLICE
+from odradek.slicing import ELEMENTS_PER_SLICE, end_slice
 
 R = TypeVar("R")
 
@@ -28,6 +28,18 @@ class Plan(Generic[R]):
 
 
 Planning = Generator[None, None, Plan[R]]
+
+SHORT_STAGE_MAX = 20
+"""Records or operations of a change whose next stage may begin in the same time slice.
+
+The stages are the plan, the replay of its records, the encoding of the nodes, and the write.
+"""
+
+
+async def end_stage(elements: int) -> None:
+    """End the time slice, unless the stage of a change has processed few elements."""
+    if elements > SHORT_STAGE_MAX:
+        await end_slice()
 
 
 def planning_single_broker(image: MetadataImage, broker: BrokerRegistration) -> Planning[None]:
