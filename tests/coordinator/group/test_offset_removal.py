@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from itertools import chain
 
 import pytest
 
@@ -189,7 +190,8 @@ def test_only_groups_without_members_are_deleted(
         commit(shard, "both")
         commit(shard, "both", producer=7)
         commit(shard, "pending", producer=7)
-    code, records = removal.delete_group(shard, "g")
+    code, pieces = removal.delete_group(shard, "g")
+    records = list(chain.from_iterable(pieces))
     assert code is expected
     assert [getattr(each.key, "topic", "group") for each in records] == (
         ["both", "pending", "group"] if code is E.NONE else []
@@ -218,7 +220,8 @@ def test_offsets_of_topics_without_subscribers_are_deleted(
         commit(shard, partition=1, producer=7)
     partitions = [OffsetDeleteRequestPartition(index) for index in (0, 1, 2)]
     request = OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", partitions)])
-    response, records = removal.delete_offsets(shard, request)
+    response, pieces = removal.delete_offsets(shard, request)
+    records = list(chain.from_iterable(pieces))
     assert response.error_code == whole
     codes = {part.error_code for topic in response.topics for part in topic.partitions}
     assert codes == (set() if of_topic is None else {of_topic})

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.elements import each
 from odradek.protocol.messages.delete_groups_response import (
     DeleteGroupsResponse,
 )
@@ -25,6 +24,5 @@ def handle(
     services: Services, context: RequestContext, request: DeleteGroupsRequest
 ) -> Result[DeleteGroupsResponse]:
     """Delete the groups. The response is pending until all tombstones are stored."""
-
-    deleted = each(services.groups.offsets.delete_group, dict.fromkeys(request.groups_names))
+    deleted = services.groups.offsets.delete_groups(dict.fromkeys(request.groups_names))
     return deleted.chain(gather).then(lambda results: DeleteGroupsResponse(results=results))

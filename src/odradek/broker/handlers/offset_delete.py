@@ -9,12 +9,14 @@ the log.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
 from odradek.protocol.messages.offset_delete_request import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
 from odradek.protocol.messages.offset_delete_response import (
@@ -23,43 +25,63 @@ from odradek.protocol.messages.offset_delete_response import (
     OffsetDeleteResponseTopic,
 )
 from odradek.results import Result
+from odradek.slicing import ELEMENTS_PER_SLICE, sliced
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.metadata.image import MetadataImage
+
+_Split = tuple[list[OffsetDeleteRequestTopic], list[OffsetDeleteResponseTopic]]
 
 
 def handle(
     services: Services, context: RequestContext, request: OffsetDeleteRequest
 ) -> Result[OffsetDeleteResponse]:
     """Delete the offsets. The response is pending until the tombstones are stored."""
-    known, unknown = _split(services.image(), request.topics)
-    deletion = OffsetDeleteRequest(group_id=request.group_id, topics=known)
-    return services.groups.offsets.delete(deletion).then(lambda deleted: _merged(deleted, unknown))
+
+    def delete(split: _Split) -> Result[OffsetDeleteResponse]:
+        known, unknown = split
+        deletion = OffsetDeleteRequest(group_id=request.group_id, topics=known)
+        deleted = services.groups.offsets.delete(deletion)
+        return deleted.then(lambda response: _merged(response, unknown))
+
+    return sliced(_splitting(services.image(), request.topics)).chain(delete)
 
 
-def _split(
+def _splitting(
     image: MetadataImage, topics: list[OffsetDeleteRequestTopic]
-) -> tuple[list[OffsetDeleteRequestTopic], list[OffsetDeleteResponseTopic]]:
-    """Return the partitions that exist, and the results of the ones that do not exist."""
-    known, unknown = [], []
+) -> Generator[None, None, Result[_Split]]:
+    """Return the partitions that exist, and the results of the ones that do not exist.
+
+    Yields after each time slice.
+    """
+    known, unknown, left = [], [], ELEMENTS_PER_SLICE
     for topic in topics:
         found = image.topics_by_name.get(TopicName(topic.name))
         count = 0 if found is None else len(found.partitions)
-        exist = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        exist: list[OffsetDeleteRequestPartition] = []
+        missing: list[OffsetDeleteResponsePartition] = []
+        left -= 1
+        for first in range(0, len(topic.partitions), ELEMENTS_PER_SLICE):
+            if left <= 0:
+                left = ELEMENTS_PER_SLICE
+                yield
+            piece = topic.partitions[first : first + ELEMENTS_PER_SLICE]
+            left -= len(piece)
+            exist += [each for each in piece if 0 <= each.partition_index < count]
+            missing += [
+                OffsetDeleteResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+                for each in piece
+                if not 0 <= each.partition_index < count
+            ]
         if exist:
             known.append(OffsetDeleteRequestTopic(name=topic.name, partitions=exist))
-        missing = [
-            OffsetDeleteResponsePartition(
-                partition_index=each.partition_index,
-                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            )
-            for each in topic.partitions
-            if not 0 <= each.partition_index < count
-        ]
         if missing:
             unknown.append(OffsetDeleteResponseTopic(name=topic.name, partitions=missing))
-    return known, unknown
+    return Result((known, unknown))
 
 
 def _merged(

@@ -140,6 +140,7 @@ class GroupCoordinator:
         ]
         if deleted and CONSUMER_OFFSETS in new.topics_by_name:
             self.offsets.forget_topics(deleted)
+        self.offsets.finish_forgetting(new)
 
     def partition_of(self, group_id: str) -> int:
         """Return the partition of ``__consumer_offsets`` that holds this group."""

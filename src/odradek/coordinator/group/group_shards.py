@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from odradek.config.broker import BrokerConfig
 from odradek.coordinator.group.group_shard import Group, GroupShard
+from odradek.coordinator.group.pending_removals import PendingRemoval, SliceLimits
 from odradek.coordinator.runtime import CoordinatorRuntime, partition_for
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.image import MetadataImage
@@ -25,6 +26,9 @@ class GroupShards:
         self.image = image
         self._runtime = runtime
         self.active = False
+        # By group, of which each request first completes the removal. So no request sees a part of
+        # it, and the group does not change between two time slices.
+        self._removals: dict[str, PendingRemoval] = {}
         # The number of partitions that the offsets topic has or will have, and the image from
         # which it was read.
         self._counted: MetadataImage | None = None
@@ -59,7 +63,26 @@ class GroupShards:
         """Return the loaded shard of a group. Raise KafkaError with the error for the client."""
         if not self.active:
             self.require_active()
+        if self._removals and group_id in self._removals:
+            self._removals.pop(group_id).finish()
         return self._runtime.shard(self.partition_of(group_id))
+
+    def removing(
+        self, group_id: str, removal: PendingRemoval, limits: SliceLimits
+    ) -> Generator[None, None, None]:
+        """Write a removal of a group's offsets in time slices.
+
+        A request to the group completes it before. It is also completed when its client is gone.
+        """
+        self._removals[group_id] = removal
+        try:
+            yield from removal.writing(limits)
+        except GeneratorExit:
+            removal.finish()
+            raise
+        finally:
+            if self._removals.get(group_id) is removal:
+                del self._removals[group_id]
 
     def of_members(self, group_id: str) -> GroupShard:
         """Return the shard of a group with members, as `of`.

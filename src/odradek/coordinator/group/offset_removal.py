@@ -9,7 +9,7 @@ OffsetDelete remove them too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -122,57 +122,80 @@ def tombstones_of(group: Group) -> list[CoordinatorRecord]:
     return [group_metadata_tombstone(group.group_id)]
 
 
-def delete_group(shard: GroupShard, group_id: str) -> tuple[ErrorCode, list[CoordinatorRecord]]:
-    """Return the code of DeleteGroups for one group, and the tombstones.
+def delete_group(
+    shard: GroupShard, group_id: str
+) -> tuple[ErrorCode, Iterator[list[CoordinatorRecord]]]:
+    """Return the code of DeleteGroups for one group, and the tombstones in pieces.
 
-    The tombstones are those of its offsets and of the group itself. A group with members is not
-    deleted.
+    The tombstones are those of its offsets and, in the last piece, of the group itself. Each piece
+    is written before the next iteration. A group with members is not deleted.
     """
     group = shard.groups.get(group_id)
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND, []
-    code = group.validate_delete()
-    if code is not ErrorCode.NONE:
-        return code, []
-    return code, [*shard.offsets.group_tombstones(group_id), *tombstones_of(group)]
+    code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
+    return code, iter(()) if code else _group_tombstones(shard, group_id)
+
+
+def _group_tombstones(shard: GroupShard, group_id: str) -> Iterator[list[CoordinatorRecord]]:
+    while True:
+        records = shard.offsets.group_tombstones(group_id, OFFSETS_PER_PIECE)
+        if len(records) == OFFSETS_PER_PIECE:
+            yield records
+            continue
+        group = shard.groups.get(group_id)
+        yield records if group is None else [*records, *tombstones_of(group)]
+        return
 
 
 def delete_offsets(
     shard: GroupShard, request: OffsetDeleteRequest
-) -> tuple[OffsetDeleteResponse, list[CoordinatorRecord]]:
-    """Return the response of OffsetDelete and its tombstones.
+) -> tuple[OffsetDeleteResponse, Iterator[list[CoordinatorRecord]]]:
+    """Return the response of OffsetDelete, and its tombstones in pieces.
 
+    The response is complete after the last piece. Each piece is written before the next iteration.
     A topic that a consumer of the group subscribes to gets GROUP_SUBSCRIBED_TO_TOPIC.
     """
     group = shard.groups.get(request.group_id)
     code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
     if group is None or code is not ErrorCode.NONE:
-        return OffsetDeleteResponse(error_code=code), []
-    records: list[CoordinatorRecord] = []
-    topics = []
-    for topic in request.topics:
-        code = ErrorCode.NONE
-        if group.is_subscribed_to(topic.name):
-            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        else:
-            records += _offset_tombstones(shard, request.group_id, topic)
-        partitions = [
-            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
-            for each in topic.partitions
-        ]
-        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
-    return OffsetDeleteResponse(topics=topics), records
+        return OffsetDeleteResponse(error_code=code), iter(())
+    response = OffsetDeleteResponse()
+    return response, _deleting_offsets(shard, group, request.topics, response)
+
+
+def _deleting_offsets(
+    shard: GroupShard,
+    group: Group,
+    topics: Sequence[OffsetDeleteRequestTopic],
+    response: OffsetDeleteResponse,
+) -> Iterator[list[CoordinatorRecord]]:
+    records, left = list[CoordinatorRecord](), OFFSETS_PER_PIECE
+    for topic in topics:
+        is_subscribed = group.is_subscribed_to(topic.name)
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE
+        deleted = OffsetDeleteResponseTopic(name=topic.name)
+        response.topics.append(deleted)
+        left -= 1
+        for first in range(0, len(topic.partitions), OFFSETS_PER_PIECE):
+            if left <= 0:
+                yield records
+                records, left = [], OFFSETS_PER_PIECE
+            piece = topic.partitions[first : first + OFFSETS_PER_PIECE]
+            indexes = [each.partition_index for each in piece]
+            deleted.partitions += [OffsetDeleteResponsePartition(each, code) for each in indexes]
+            if not is_subscribed:
+                records += _offset_tombstones(shard, group.group_id, topic.name, indexes)
+            left -= len(piece)
+    yield records
 
 
 def _offset_tombstones(
-    shard: GroupShard, group_id: str, topic: OffsetDeleteRequestTopic
+    shard: GroupShard, group_id: str, topic: str, indexes: Iterable[int]
 ) -> list[CoordinatorRecord]:
-    """Return tombstones for the named partitions that have an offset, committed or pending."""
-    indexes = dict.fromkeys(partition.partition_index for partition in topic.partitions)
+    """Return tombstones for the partitions that have an offset, committed or pending."""
     offsets = shard.offsets
     return [
-        offset_commit_tombstone(group_id, topic.name, index)
-        for index in indexes
-        if offsets.get(group_id, topic.name, index) is not None
-        or offsets.is_pending(group_id, topic.name, index)
+        offset_commit_tombstone(group_id, topic, index)
+        for index in dict.fromkeys(indexes)
+        if offsets.get(group_id, topic, index) is not None
+        or offsets.is_pending(group_id, topic, index)
     ]

@@ -7,14 +7,12 @@ return a result, and the runtime performs it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
-from itertools import chain
 from typing import TypeVar
 
 from odradek.config.broker import BrokerConfig
 from odradek.coordinator.coordinator_result import (
-    CoordinatorRecord,
     CoordinatorResult,
     TransactionalProducer,
     response_code,
@@ -35,6 +33,7 @@ from odradek.coordinator.group.offsets.offset_store import (
     validate_commit,
     validate_transactional_commit,
 )
+from odradek.coordinator.group.pending_removals import PendingRemoval, SliceLimits
 from odradek.coordinator.runtime import CoordinatorRuntime
 from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
@@ -50,7 +49,7 @@ from odradek.protocol.messages.offset_delete_response import OffsetDeleteRespons
 from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_PER_SLICE, SLICE_MS, in_slices, run_to_completion, sliced
+from odradek.slicing import begin, in_slices, run_to_completion, sliced
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +57,6 @@ Q = TypeVar("Q", OffsetCommitRequest, TxnOffsetCommitRequest)
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse)
 AppendMarker = Callable[[TopicPartition, int, int, int, bool], Result[LogAppendInfo]]
 """Appends a marker: (partition, producer id and epoch, coordinator epoch, commit or abort)."""
-# Tombstones in one record batch. A million offsets may expire at the same time.
-TOMBSTONES_MAX = 1_000
 # Comparisons of a commit's topics with newer metadata in time slices. The next one is not divided.
 COMPARISONS_MAX = 5
 
@@ -88,6 +85,8 @@ class OffsetRequests:
         self._metadata_max = config.get_int("offset.metadata.max.bytes")
         # By partition that is still loading: the topics that were deleted in the meantime.
         self._deleted_topics: dict[int, set[str]] = {}
+        # The deleted topics whose offsets are being removed, and the work that removes them.
+        self._forgotten: list[tuple[Sequence[str], Generator[None, None, None]]] = []
 
     def _context(self) -> CommitContext:
         return CommitContext(self._shards.image(), self._clock.time_ms(), self._metadata_max)
@@ -284,63 +283,119 @@ class OffsetRequests:
 
     def delete(self, request: OffsetDeleteRequest) -> Result[OffsetDeleteResponse]:
         """Handle OffsetDelete. The result is done when the tombstones are committed."""
+        return sliced(self._deleting(request))
+
+    def _deleting(
+        self, request: OffsetDeleteRequest
+    ) -> Generator[None, None, Result[OffsetDeleteResponse]]:
         try:
             shard = self._shards.of_members(request.group_id)
         except KafkaError as error:
             return Result(OffsetDeleteResponse(error_code=response_code(error.code)))
-        response, records = removal.delete_offsets(shard, request)
-        return self._remove(shard, records).then(
+        response, pieces = removal.delete_offsets(shard, request)
+        removed = PendingRemoval(self._runtime, shard, pieces)
+        yield from self._shards.removing(request.group_id, removed, SliceLimits(self._clock))
+        return removed.written.then(
             lambda code: OffsetDeleteResponse(error_code=code) if code else response
         )
 
-    def delete_group(self, group_id: str) -> Result[DeletableGroupResult]:
-        """Handle DeleteGroups for one group.
+    def delete_groups(
+        self, group_ids: Iterable[str]
+    ) -> Result[Sequence[Result[DeletableGroupResult]]]:
+        """Handle DeleteGroups, one group after the other.
 
-        The result is done when the tombstones are committed.
+        The result of each group is done when the tombstones are committed.
         """
+        return sliced(self._deleting_groups(group_ids))
+
+    def _deleting_groups(
+        self, group_ids: Iterable[str]
+    ) -> Generator[None, None, Result[Sequence[Result[DeletableGroupResult]]]]:
+        results, limits = [], SliceLimits(self._clock)
+        for group_id in group_ids:
+            code = yield from self._deleting_group(group_id, limits)
+            results.append(code.then(partial(DeletableGroupResult, group_id)))
+            yield from limits.spend(1)
+        return Result(results)
+
+    def _deleting_group(
+        self, group_id: str, limits: SliceLimits
+    ) -> Generator[None, None, Result[ErrorCode]]:
         try:
             shard = self._shards.of(group_id)
         except KafkaError as error:
-            return Result(DeletableGroupResult(group_id, response_code(error.code)))
-        code, records = removal.delete_group(shard, group_id)
+            return Result(response_code(error.code))
+        code, pieces = removal.delete_group(shard, group_id)
         if code is not ErrorCode.NONE:
-            return Result(DeletableGroupResult(group_id, code))
-        logger.info("group %s: deleted by a request, %d tombstones", group_id, len(records))
-        return self._remove(shard, records).then(lambda code: DeletableGroupResult(group_id, code))
-
-    def _remove(self, shard: GroupShard, records: list[CoordinatorRecord]) -> Result[ErrorCode]:
-        """Append tombstones in batches. The last batch is committed with all before it."""
-        removed: Result[ErrorCode] = Result(ErrorCode.NONE)
-        for first in range(0, len(records), TOMBSTONES_MAX):
-            part = records[first : first + TOMBSTONES_MAX]
-            result = CoordinatorResult(part, ErrorCode.NONE)
-            removed = self._runtime.write(shard.partition, result, lambda code: code)
-            if removed.completed and removed.value is not ErrorCode.NONE:
-                break
-        return removed
+            return Result(code)
+        removed = PendingRemoval(self._runtime, shard, pieces)
+        yield from self._shards.removing(group_id, removed, limits)
+        if not removed.has_failed:
+            logger.info("group %s: deleted by a request, %d tombstones", group_id, removed.count)
+        return removed.written
 
     def forget_topics(self, topics: Sequence[str]) -> None:
-        """Remove the committed offsets of deleted topics.
+        """Begin to remove the committed offsets of deleted topics, in time slices.
 
         Otherwise a later topic with the same name would inherit them. The offsets in a shard that
         is still loading are removed when it is loaded.
         """
-        for partition in range(self._shards.existing_partitions()):
+        work = self._forgetting(topics)
+        forgotten = (topics, work)
+
+        def forgetting() -> Generator[None, None, None]:
+            self._forgotten.append(forgotten)
             try:
-                shard = self._runtime.load(partition)
-            except KafkaError:  # another broker leads it, or its log is damaged
-                self._deleted_topics.pop(partition, None)
-                continue
-            if shard is None:
-                self._deleted_topics.setdefault(partition, set()).update(topics)
-            else:
-                self._remove(shard, shard.offsets.tombstones(topics))
+                yield from work  # or `finish_forgetting` runs it
+            finally:
+                self._forgotten.remove(forgotten)
+
+        begin(forgetting(), "the removal of a deleted topic's offsets")
+
+    def finish_forgetting(self, image: MetadataImage) -> None:
+        """Complete the removal of a deleted topic's offsets when the topic exists again.
+
+        Offsets of the new topic may be committed from now on.
+        """
+        for topics, work in list(self._forgotten):
+            if any(topic in image.topics_by_name for topic in topics):
+                run_to_completion(work)
+
+    def _forgetting(self, topics: Sequence[str]) -> Generator[None, None, None]:
+        limits = SliceLimits(self._clock)
+        for partition in range(self._shards.existing_partitions()):
+            is_complete = False
+            while not is_complete and self._shards.active:
+                is_complete = yield from self._forgetting_in(partition, topics, limits)
+            yield from limits.spend(1)
+
+    def _forgetting_in(
+        self, partition: int, topics: Sequence[str], limits: SliceLimits
+    ) -> Generator[None, None, bool]:
+        """Remove the offsets in one shard. Return False when it was dropped in the meantime."""
+        try:
+            shard = self._runtime.load(partition)
+        except KafkaError:  # another broker leads it, or its log is damaged
+            self._deleted_topics.pop(partition, None)
+            return True
+        if shard is None:
+            self._deleted_topics.setdefault(partition, set()).update(topics)
+            return True
+        yield from self._forgetting_topics(shard, topics).writing(limits)
+        return self._runtime.serves(partition, shard)
+
+    def _forgetting_topics(self, shard: GroupShard, topics: Sequence[str]) -> PendingRemoval:
+        pieces = shard.offsets.topic_tombstones(topics, removal.OFFSETS_PER_PIECE)
+        return PendingRemoval(self._runtime, shard, pieces)
 
     def loaded(self, shard: GroupShard) -> None:
-        """Remove the offsets of the topics that were deleted while the shard was loading."""
+        """Remove the offsets of the topics that were deleted while the shard was loading.
+
+        Such a topic may exist again, so this takes one slice.
+        """
         topics = self._deleted_topics.pop(shard.partition, None)
         if topics:
-            self._remove(shard, shard.offsets.tombstones(sorted(topics)))
+            self._forgetting_topics(shard, sorted(topics)).finish()
 
     async def expire(self) -> None:
         """Remove expired offsets and groups, in time slices.
@@ -360,21 +415,15 @@ class OffsetRequests:
     def _expiring(self, shard: GroupShard) -> Generator[None, None, int]:
         """Remove the expired offsets and groups of a shard. Return their number."""
         retention_ms = self._config.get_int("offsets.retention.minutes") * 60_000
-        removed, left, ends_ms = 0, ELEMENTS_PER_SLICE, self._clock.monotonic_ms() + SLICE_MS
+        removed, limits = 0, SliceLimits(self._clock)
         for group_id in list(shard.groups):
             pieces = removal.expiring(shard, group_id, self._clock.time_ms(), retention_ms)
-            for records in chain(pieces, ([],)):
-                if records:
-                    if not self._runtime.serves(shard.partition, shard):
-                        return removed
-                    written = self._remove(shard, records)
-                    if written.completed and written.value is not ErrorCode.NONE:
-                        return removed  # the next pass removes the others
-                    removed += len(records)
-                left -= 1 + len(records)
-                if left <= 0 or self._clock.monotonic_ms() >= ends_ms:
-                    yield
-                    left, ends_ms = ELEMENTS_PER_SLICE, self._clock.monotonic_ms() + SLICE_MS
+            expired = PendingRemoval(self._runtime, shard, pieces)
+            yield from expired.writing(limits)
+            removed += expired.count
+            if expired.has_failed:
+                break  # the next pass removes the others
+            yield from limits.spend(1)
         return removed
 
 

@@ -12,8 +12,8 @@ one whose record has a higher offset. The later record wins, also after compacti
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from odradek.coordinator.coordinator_result import CoordinatorRecord
@@ -387,34 +387,68 @@ class OffsetStore:
 
     # -- records -----------------------------------------------------------------------------------
 
-    def tombstones(self, topics: Iterable[str]) -> list[CoordinatorRecord]:
-        """Return the records that remove all offsets, committed and pending, of deleted topics."""
+    def topic_tombstones(
+        self, topics: Sequence[str], count: int
+    ) -> Iterator[list[CoordinatorRecord]]:
+        """Find all offsets, committed and pending, of deleted topics in pieces.
+
+        No offset of these topics is committed between two iterations.
+
+        Args:
+            topics: The names of the topics.
+            count: Number of groups and offsets that make up a piece.
+
+        Yields:
+            The tombstones of a piece, possibly none. They are written before the next iteration.
+        """
         for group_id in list(self._unapplied):
             self._apply_blocks(group_id)
-        topics_in_order = list(topics)
-        return _tombstones(
-            (group, topic, partition)
-            for store in (self._by_group, *self._pending.values())
-            for group, by_topic in store.items()
-            for topic in topics_in_order
-            for partition in by_topic.get(topic, ())
-        )
+        names, records, left = frozenset(topics), list[CoordinatorRecord](), count
+        for group_id in dict.fromkeys([*self._by_group, *self._open]):
+            left -= 1
+            stores = self._stores_of(group_id)
+            found = chain.from_iterable(_common(topics, names, store) for store in stores)
+            for topic in dict.fromkeys(found):
+                partitions = chain.from_iterable(store.get(topic, ()) for store in stores)
+                for partition in dict.fromkeys(partitions):
+                    if left <= 0:
+                        yield records
+                        records, left = [], count
+                    records.append(offset_commit_tombstone(group_id, topic, partition))
+                    left -= 1
+        yield records
 
-    def group_tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return the records that remove all offsets, committed and pending, of a group."""
+    def group_tombstones(self, group_id: str, count: int) -> list[CoordinatorRecord]:
+        """Return the records that remove `count` offsets, committed and pending, of a group.
+
+        There are fewer records when the group has fewer offsets.
+        """
         self._apply_blocks(group_id)
-        stores = [self._by_group, *(self._pending[each] for each in self._open.get(group_id, ()))]
-        return _tombstones(
-            (group_id, topic, partition)
-            for store in stores
-            for topic, partitions in store.get(group_id, {}).items()
+        stored = (
+            (topic, partition)
+            for store in self._stores_of(group_id)
+            for topic, partitions in store.items()
             for partition in partitions
         )
+        keys: dict[tuple[str, int], None] = {}
+        for key in stored:
+            keys[key] = None
+            if len(keys) == count:
+                break
+        return [offset_commit_tombstone(group_id, *key) for key in keys]
+
+    def _stores_of(self, group_id: str) -> list[TopicOffsets]:
+        """Return the committed offsets of a group, and the pending ones of each transaction."""
+        producers = self._open.get(group_id, ())
+        stores = [self._by_group, *(self._pending[each] for each in producers)]
+        return [store[group_id] for store in stores if group_id in store]
 
 
-def _tombstones(keys: Iterable[tuple[str, str, int]]) -> list[CoordinatorRecord]:
-    """Return one tombstone for each key, in order. A key may be both committed and pending."""
-    return [offset_commit_tombstone(*key) for key in dict.fromkeys(keys)]
+def _common(topics: Sequence[str], names: frozenset[str], offsets: TopicOffsets) -> list[str]:
+    """Return the topics that have offsets. `names` are the same topics."""
+    if len(topics) <= len(offsets):
+        return [topic for topic in topics if topic in offsets]
+    return [topic for topic in offsets if topic in names]
 
 
 def _put(
