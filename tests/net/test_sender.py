@@ -355,7 +355,8 @@ def test_one_connection_does_not_block_the_loop(
             on_idle=lambda: idle.append(True),
             on_failure=lambda reason, level: pytest.fail(reason),
         )
-        sender.send(files.dispatch(None, memoryview(ask(*regions)[4:])))
+        chunks = files.dispatch(None, memoryview(ask(*regions)[4:]))
+        sender.send(chunks, sum(map(len, chunks)))
         assert sender.busy
         assert len(transport.written) <= bytes_max
         await until(lambda: idle)
@@ -511,7 +512,8 @@ def _send_response(
             )
             transport.sender = sender
             region = CountedRegion(files.open_regions, files.file, 5, REGION_BYTES)
-            sender.send([b"hea", b"der", region, *(bytes([each]) for each in end)])
+            chunks = [b"hea", b"der", region, *(bytes([each]) for each in end)]
+            sender.send(chunks, sum(map(len, chunks)))
             while transport.waiting and not reasons:
                 transport.relay()
             if ours.family == socket.AF_INET and hasattr(socket, "TCP_CORK"):
@@ -546,7 +548,7 @@ def test_a_socket_is_uncorked_after_an_unexpected_error(tmp_path: Path) -> None:
             )
             region = BrokenRegion(files.open_regions, files.file, 5, REGION_BYTES)
             with pytest.raises(RuntimeError, match="a bug"):
-                sender.send([b"header", region, b"end"])
+                sender.send([b"header", region, b"end"], len(region) + 9)
             region.close()
             corked = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK)
             return peer.recv(100), corked
@@ -591,7 +593,7 @@ def test_regions_sent_after_the_end_are_closed(tmp_path: Path) -> None:
             on_failure=lambda reason, level: None,
         )
         sender.drop()
-        sender.send(files.dispatch(None, memoryview(ask((0, SIZE))[4:])))
+        sender.send(files.dispatch(None, memoryview(ask((0, SIZE))[4:])), SIZE)
         await iterations()
 
     run(main())

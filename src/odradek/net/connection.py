@@ -42,6 +42,7 @@ from odradek.net.limits import (
     IN_FLIGHT_BYTES,
     IN_FLIGHT_FRAME_BYTES_MAX,
     SLICE_REQUESTS_MAX,
+    WRITE_PIECE_BYTES,
     NetLimits,
 )
 from odradek.net.receive import ReceiveBuffer, Scratch
@@ -294,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
                     if out_bytes < FLUSH_BYTES:
                         continue
                 if out:
-                    self._write(out)
+                    self._write(out, out_bytes)
                     out, out_bytes = [], 0
                 if queue or reply.__class__ not in _COMPLETE:
                     self._enqueue(reply, size)
@@ -306,7 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         if out:  # `_write`, without the call
             for chunk in out:
                 if chunk.__class__ not in BYTES:
-                    self._write(out)
+                    self._write(out, out_bytes)
                     break
             else:
                 self._transport.write(b"".join(out))  # type: ignore[arg-type]
@@ -323,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
             return True
         self._hold |= _CLOSING
         self._stopping = True
-        return False
+        return self._sender.busy  # then `_finish` closes, after the rest of the responses
 
     def pause_writing(self) -> None:
         self._hold |= _UNSENT
@@ -570,10 +571,10 @@ class Connection(asyncio.BufferedProtocol):
             out += (pack_size(size), *chunks)
             out_bytes += size
             if out_bytes >= FLUSH_BYTES:
-                self._write(out)
+                self._write(out, out_bytes)
                 out, out_bytes = [], 0
         if out:
-            self._write(out)
+            self._write(out, out_bytes)
         self._uncount(sent, results)
         self._continue_after_responses()
 
@@ -599,15 +600,18 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 reply.on_executed(reply.cancel)
 
-    def _write(self, out: Chunks) -> None:
-        """Hand chunks, with their sizes, to the socket. Called only while nothing waits there."""
-        for chunk in out:
-            if chunk.__class__ not in BYTES:  # a region
-                self._sender.send(out)
-                if self._sender.busy:
-                    self._hold |= _UNSENT
+    def _write(self, out: Chunks, size: int) -> None:
+        """Hand chunks of `size` bytes to the socket. Called only while nothing waits there."""
+        if size <= WRITE_PIECE_BYTES:
+            for chunk in out:
+                if chunk.__class__ not in BYTES:  # a region
+                    break
+            else:
+                self._transport.write(b"".join(out))  # type: ignore[arg-type]
                 return
-        self._transport.write(b"".join(out))  # type: ignore[arg-type]
+        self._sender.send(out, size)
+        if self._sender.busy:
+            self._hold |= _UNSENT
 
     def _sent(self) -> None:
         """Continue after the peer has received all bytes that were written."""
@@ -622,7 +626,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection for a request without a response. Send earlier responses first."""
         try:
             if out:
-                self._write(out)
+                self._write(out, FLUSH_BYTES)  # fewer, or they would have been written before
         except Exception:
             logger.exception("%r: a response cannot be sent. The connection is closed", self)
             self.abort(None)

@@ -1,12 +1,12 @@
 """Sending of responses that hold file regions, in order: by sendfile, or by reads without it.
 
-A connection writes bytes to its transport itself as long as no chunk is queued. All other chunks
-are passed to a `Sender`: a queue that is sent from the front. While the transport holds bytes
-(`paused`, because its limits are zero), nothing is sent past it. While it holds none, the header of
-a region is sent by `send(MSG_MORE)` on the same socket and the region by `sendfile`. A fetch
-response ends with a few bytes after its region. They are sent in the region's last packet: the
-socket is corked while the response is sent (TCP_CORK). A packet of their own would cost both sides
-a further pass through the network stack, and the client a wake-up.
+A connection writes up to `WRITE_PIECE_BYTES` to its transport itself as long as no chunk is queued.
+All other chunks are passed to a `Sender`: a queue that is sent from the front. While the transport
+holds bytes (`paused`, because its limits are zero), nothing is sent past it. While it holds none,
+the header of a region is sent by `send(MSG_MORE)` on the same socket and the region by `sendfile`.
+A fetch response ends with a few bytes after its region. They are sent in the region's last packet:
+the socket is corked while the response is sent (TCP_CORK). A packet of their own would cost both
+sides a further pass through the network stack, and the client a wake-up.
 
 When the socket is full, the sender hands the next few bytes of the region to the transport. The
 transport waits for the socket and reports when it has sent them. So the socket has one writer and
@@ -37,6 +37,7 @@ from odradek.net.limits import (
     READ_PIECE_BYTES,
     SMALL_REGION_BYTES,
     SMALL_REGION_COST_BYTES,
+    WRITE_PIECE_BYTES,
 )
 
 logger = logging.getLogger(__name__)
@@ -147,12 +148,18 @@ class Sender:
         self.paused = False
         self.unsent_bytes = 0
 
-    def send(self, chunks: list[Chunk]) -> None:
-        """Send `chunks` after everything sent before. Take over the regions among them."""
+    def send(self, chunks: list[Chunk], size: int) -> None:
+        """Send `chunks` after everything sent before. Take over the regions among them.
+
+        Args:
+            chunks: Bytes and regions.
+            size: Bytes of all of them, with or without the sizes of the responses.
+        """
         if self._closed:
             close_regions(chunks)
             return
-        if self._use_sendfile and not self.busy and not self.paused and self._send_usual(chunks):
+        direct = self._use_sendfile and not self.busy and not self.paused
+        if direct and self._send_usual(chunks, size):
             return
         queue = self._queue
         start = 0
@@ -169,7 +176,7 @@ class Sender:
             self._pump()
 
     def _send_usual(  # noqa: C901 - calls are what this path costs
-        self, chunks: list[Chunk]
+        self, chunks: list[Chunk], total: int
     ) -> bool:
         """Send a response with one large region directly, while nothing waits.
 
@@ -186,6 +193,8 @@ class Sender:
             if region.__class__ not in BYTES:
                 break
         if at <= 0 or not SMALL_REGION_BYTES < region.length <= PUMP_BYTES_MAX:
+            return False
+        if total - region.length > WRITE_PIECE_BYTES:
             return False
         try:
             head = b"".join(chunks[:at])  # type: ignore[arg-type]
@@ -238,9 +247,12 @@ class Sender:
         self._pump(full=self._offset > 0)
 
     def _queue_plain(self, chunks: list[Chunk]) -> None:
-        data = b"".join(chunks)  # type: ignore[arg-type]
-        self._queue.append(data)
-        self.unsent_bytes += len(data)
+        size = sum(map(len, chunks))
+        if size <= WRITE_PIECE_BYTES:
+            self._queue.append(b"".join(chunks))  # type: ignore[arg-type]
+        else:  # `_take_plain` joins each piece
+            self._queue.extend(chunks)
+        self.unsent_bytes += size
 
     def resume(self) -> None:
         """Continue sending, because the transport has sent all its bytes."""
@@ -301,7 +313,10 @@ class Sender:
             self.busy = bool(self._queue)
 
     def _take_plain(self) -> list[bytes | bytearray | memoryview]:
-        """Take the bytes at the front of the queue, with the small regions in the page cache."""
+        """Take the bytes at the front of the queue, with the small regions in the page cache.
+
+        Of a chunk that exceeds `WRITE_PIECE_BYTES`, its first bytes are taken.
+        """
         queue = self._queue
         plain: list[bytes | bytearray | memoryview] = []
         size = 0
@@ -309,6 +324,10 @@ class Sender:
             head = queue[0]
             if head.__class__ in BYTES:
                 data: Any = head
+                if len(data) > WRITE_PIECE_BYTES - size:
+                    data = memoryview(data)[: WRITE_PIECE_BYTES - size]
+                    rest = memoryview(head)[len(data) :]
+                    queue.insert(1, rest)
                 self.unsent_bytes -= len(data)
             elif head.length > SMALL_REGION_BYTES or self._offset:  # type: ignore[union-attr]
                 break
@@ -341,7 +360,8 @@ class Sender:
         self._slice_bytes += len(data)
         if self._queue and self._use_sendfile and self._queue[0].__class__ not in BYTES:
             data = memoryview(data)[self._send_more(data) :]
-        self._transport.write(data)
+        # asyncio's transport would copy the bytes of a bytes object that the socket does not take.
+        self._transport.write(memoryview(data))
 
     def _send_more(self, data: bytes | bytearray | memoryview) -> int:
         """Send the start of a region's header. The system appends the region to the packet.
