@@ -191,7 +191,7 @@ def test_an_offset_lookup_whose_segments_are_deleted_in_the_meantime(
         server.services.replica_manager.delete_records(TopicPartition(TopicName("t"), 0), start, 0)
         log = log_of(server)
         log.update_config(replace(log.config, retention_ms=-1))
-        assert log.delete_old_segments(server.services.clock.time_ms()) == 2
+        assert log.delete_old_segments(server.services.clock.time_ms()).deleted == 2
 
     with WireClient(broker.bootstrap_servers) as client:
         files.hold()

@@ -17,9 +17,11 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
 from odradek.log import retention
 from odradek.log.log_read import LogReadInfo
+from odradek.log.old_segments import delete_old_segments
 from odradek.log.residency import NotResident
 from odradek.log.truncation import truncate_to
 from odradek.log.unified_log import UnifiedLog
+from odradek.slicing import run_to_completion
 from tests.helpers.slow_files import BROKER_THREAD, DEADLINE_S, SlowFiles
 from tests.log.builders import (
     NOW_MS,
@@ -126,7 +128,7 @@ def test_a_segment_deleted_during_a_read_does_not_take_the_directory_offline(
         read = threads.submit(log.read, 0, 1 << 20, 2, True)
         assert files.reached.wait(DEADLINE_S)
         log.delete_records(1)
-        assert log.delete_old_segments(NOW_MS) == 1
+        assert log.delete_old_segments(NOW_MS).deleted == 1
         files.release()
         with pytest.raises(KafkaError) as refused:
             read.result(DEADLINE_S)
@@ -207,7 +209,8 @@ def test_the_owner_appends_rolls_and_deletes_without_the_disk(tmp_path: Path, no
         log.update_config(LogConfig(flush_messages=1, retention_bytes=0, retention_ms=-1))
         fill(log, [0, 1])
         log.delete_records(2)
-        assert log.delete_old_segments(NOW_MS, wait=False) == 3
+        work = delete_old_segments(log, NOW_MS, lambda _: True, wait=False)
+        assert run_to_completion(work) == 3
         fill(log, [1])
 
     on_the_owners_thread(work)
@@ -249,7 +252,7 @@ def test_segment_deleted_while_retention_reads_explains_a_missing_file_only(
 
     def delete_and_fail(*_: object) -> None:
         log.delete_records(1)
-        assert log.delete_old_segments(NOW_MS) == 1
+        assert log.delete_old_segments(NOW_MS).deleted == 1
         raise OSError(code, "not read")
 
     monkeypatch.setattr(retention, "load", delete_and_fail)

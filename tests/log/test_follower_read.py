@@ -128,7 +128,7 @@ def test_segment_deleted_during_a_read_does_not_take_the_directory_offline(
 
     def change() -> None:
         log.delete_records(2)
-        assert log.delete_old_segments(NOW_MS) == 2
+        assert log.delete_old_segments(NOW_MS).deleted == 2
 
     files.change = change
     with pytest.raises(KafkaError) as refused:

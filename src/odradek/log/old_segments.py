@@ -1,9 +1,11 @@
 """Retention in time slices.
 
 A log may have hundreds of expired segments, for example after its retention time was shortened. The
-deletion of a segment renames its files and removes its producer snapshot, on the owner's thread. If
-all segments have expired, the log rolls a new one before, which takes ten times as long. The clock
-also ends a slice therefore.
+deletion of a segment renames its files and removes its producer snapshot, on the owner's thread.
+
+If all segments have expired, the log rolls a new one first, which creates four files. The creation
+of a file may take a millisecond. Each step of the roll, and the deletion, has a time slice of its
+own. The clock also ends a slice.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ def retain_logs(
         cost += 1
         if log is None or not is_assigned(log):
             continue
+        active = log.segments.active
         cost += len(log.producers.producers) // PRODUCERS_EXPIRED_AN_ELEMENT
         log.producers.expire(now_ms, producer_expiration_ms)
         try:
@@ -75,6 +78,8 @@ def retain_logs(
         else:
             count += deleted
             cost += deleted * DELETED_SEGMENT_ELEMENTS
+        if log.segments.active is not active:  # rolled
+            cost = ELEMENTS_PER_SLICE
     return count
 
 
@@ -82,6 +87,9 @@ def delete_old_segments(
     log: UnifiedLog, now_ms: int, may_delete: Callable[[UnifiedLog], bool], *, wait: bool
 ) -> Generator[None, None, int]:
     """Apply retention to a log. Runs on the owner's thread.
+
+    A slice ends after `SEGMENTS_A_SLICE` deleted segments, and after each step of a roll. The log
+    rolls at most once, because producers may append old records between two slices.
 
     Args:
         log: The log.
@@ -97,11 +105,13 @@ def delete_old_segments(
         NotResident: Without `wait`, the disk would have to be read.
         KafkaError: KAFKA_STORAGE_ERROR.
     """
-    count = 0
+    count, limit, first = 0, SEGMENTS_A_SLICE, log.segments.active
     while may_delete(log):
-        deleted = log.delete_old_segments(now_ms, wait=wait, limit=SEGMENTS_A_SLICE)
-        count += deleted
-        if deleted < SEGMENTS_A_SLICE:
+        if log.segments.active is not first:  # it has rolled
+            limit = min(SEGMENTS_A_SLICE, len(log.segments) - 1)
+        deletion = log.delete_old_segments(now_ms, wait=wait, limit=limit)
+        count += deletion.deleted
+        if deletion.deleted < SEGMENTS_A_SLICE and not deletion.is_rolling:
             break
         yield
     return count

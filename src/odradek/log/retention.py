@@ -30,6 +30,19 @@ class Rule(NamedTuple):
     keep_active: bool = False
 
 
+class Deletion(NamedTuple):
+    """The outcome of `UnifiedLog.delete_old_segments`.
+
+    Attributes:
+        deleted: The number of deleted segments.
+        is_rolling: Whether the call ended with a step of a roll. More calls delete the other
+            segments.
+    """
+
+    deleted: int
+    is_rolling: bool
+
+
 def rules(
     config: LogConfig,
     now_ms: int,

@@ -480,13 +480,17 @@ class UnifiedLog:
             or segment.index_room <= 0
         )
 
-    def roll(self, now_ms: int) -> None:
-        """Start a new segment at the log's end, unless the active one is empty."""
-        if self.segments.active.size:
-            try:
+    def roll(self, now_ms: int, *, in_steps: bool = False) -> None:
+        """Start a new segment at the log's end, unless the active one is empty.
+
+        With `in_steps`, one call creates at most one index file, and only the last call rolls.
+        """
+        active = self.segments.active
+        try:
+            if active.size and not (in_steps and active.create_index_file()):
                 self._roll(now_ms, self.log_end_offset)
-            except OSError as error:
-                raise self._append_failed(error) from error
+        except OSError as error:
+            raise self._append_failed(error) from error
 
     def _roll(self, now_ms: int, base_offset: int) -> LogSegment:
         """Start a new segment, or change nothing. The next flush syncs the files of the old one."""
@@ -494,7 +498,7 @@ class UnifiedLog:
         segment = self._new_segment(base_offset, now_ms)
         rolled = self.segments.active
         try:
-            segment.create_files()
+            segment.file.open()  # an active segment needs no index files
             rolled.close_indexes(sync=False)
             write_producer_files(self.log_dir.files, self.directory, base_offset, self.producers)
         except OSError:
@@ -507,14 +511,8 @@ class UnifiedLog:
         return segment
 
     def _new_segment(self, base_offset: int, now_ms: int, size: int = 0) -> LogSegment:
-        return LogSegment(
-            self.directory,
-            base_offset,
-            self.log_dir.pool,
-            self.log_dir.cache,
-            size=size,
-            created_ms=now_ms,
-        )
+        pool, cache = self.log_dir.pool, self.log_dir.cache
+        return LogSegment(self.directory, base_offset, pool, cache, size=size, created_ms=now_ms)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -705,21 +703,30 @@ class UnifiedLog:
         for segment in old[1:]:
             remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
 
-    def delete_old_segments(self, now_ms: int, *, wait: bool = True, limit: int = LONG_MAX) -> int:
-        """Delete at most `limit` segments by time, size and log start. Return their number.
+    def delete_old_segments(
+        self, now_ms: int, *, wait: bool = True, limit: int = LONG_MAX
+    ) -> retention.Deletion:
+        """Delete at most `limit` segments by time, size and log start.
+
+        If all segments are deletable, the log rolls first. Each call does one step of the roll.
 
         Raises:
             NotResident: Without `wait`, the disk would have to be read: see `load_for_retention`.
         """
-        size_bytes, log_start = (lambda: self.size_bytes), (lambda: self.log_start_offset)
-        rules = retention.rules(self.config, now_ms, size_bytes, log_start, wait=wait)
-        count = 0
+        count, size_bytes, log_start = 0, (lambda: self.size_bytes), (lambda: self.log_start_offset)
         try:
-            for rule in rules:
-                count += self._delete_while(rule, now_ms, limit - count)
+            for rule in retention.rules(self.config, now_ms, size_bytes, log_start, wait=wait):
+                ends = self.log_end_offset, self.high_watermark
+                found = retention.count_deletable(self.segments, *ends, rule, limit - count)
+                if found == len(self.segments):
+                    self.roll(now_ms, in_steps=True)
+                    return retention.Deletion(count, is_rolling=True)
+                if found:
+                    self._delete_first(found, rule.reason)
+                count += found
         except OSError as error:
             raise self.log_dir.io_failed(error, f"retention of {self.topic_partition}") from error
-        return count
+        return retention.Deletion(count, is_rolling=False)
 
     def load_for_retention(self, now_ms: int) -> None:
         """Read the data that `delete_old_segments` needs without `wait`. May run on any thread."""
@@ -732,21 +739,14 @@ class UnifiedLog:
                 problem = f"retention of {self.topic_partition}"
                 raise self.log_dir.io_failed(error, problem) from error
 
-    def _delete_while(self, rule: retention.Rule, now_ms: int, limit: int) -> int:
-        ends = self.log_end_offset, self.high_watermark
-        count = retention.count_deletable(self.segments, *ends, rule, limit)
-        if not count:
-            return 0
+    def _delete_first(self, count: int, reason: str) -> None:
         self.flusher.sync_next_head(count)
-        if count == len(self.segments):
-            self.roll(now_ms)
         taken = self.segments.remove_first(count)
         self.raise_log_start(self.segments.bases[0])
         for segment in taken:
-            _logger.info("deleting %s: %s", segment.file.path, rule.reason)
+            _logger.info("deleting %s: %s", segment.file.path, reason)
             self.discard(segment, expired=True)
             remove_producer_files(self.log_dir.files, self.directory, segment.base_offset)
-        return count
 
     def prepare_truncation(self, offset: int, *, base: int | None = None) -> bool:
         """Begin a truncation; see `truncation.LogTruncations`, which calls this and `cut`.

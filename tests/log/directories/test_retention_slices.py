@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 from itertools import pairwise
 from pathlib import Path
@@ -11,14 +12,16 @@ import pytest
 
 from odradek.config.log_config import LogConfig
 from odradek.environment.clock import ManualClock
+from odradek.environment.files import RealFiles
 from odradek.ids import TopicPartition, Uuid
 from odradek.log import old_segments
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.old_segments import DELETED_SEGMENT_ELEMENTS, SEGMENTS_A_SLICE
+from odradek.log.segments.log_segment import LogSegment
 from odradek.log.truncation import LogTruncations
 from odradek.log.unified_log import UnifiedLog
-from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
-from tests.log.builders import NOW_MS, TOPIC_ID, append, open_manager
+from odradek.slicing import ELEMENTS_PER_SLICE, SLICE_MS, run_to_completion
+from tests.log.builders import NOW_MS, TOPIC_ID, append, open_manager, values_of
 
 
 def test_retention_runs_in_time_slices(tmp_path: Path) -> None:
@@ -46,22 +49,82 @@ def test_retention_runs_in_time_slices(tmp_path: Path) -> None:
 def test_slow_deletions_end_the_time_slice_before_their_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example those of logs that roll, because all of their segments have expired."""
+    """For example on a file system that takes a millisecond to rename a file."""
     clock = ManualClock(NOW_MS)
     manager = open_manager(tmp_path, LogConfig(retention_ms=1), clock=clock)
     logs = [manager.create(TopicPartition("t", each), TOPIC_ID) for each in range(5)]
     for log in logs:
         append(log, [b"x"], timestamp_ms=1)
-    roll = UnifiedLog.roll
+        log.roll(NOW_MS)
+    discard = UnifiedLog.discard
 
-    def slow(log: UnifiedLog, now_ms: int) -> None:
-        clock.advance(1)
-        roll(log, now_ms)
+    def slow(log: UnifiedLog, segment: LogSegment, *, expired: bool) -> None:
+        clock.advance(2 * int(SLICE_MS))
+        discard(log, segment, expired=expired)
 
-    monkeypatch.setattr(UnifiedLog, "roll", slow)
+    monkeypatch.setattr(UnifiedLog, "discard", slow)
     seen = [sum(log.log_start_offset for log in logs) for _ in manager.retain(NOW_MS)]
-    assert seen == [2, 4]
+    assert seen == [1, 2, 3, 4]
     assert sum(log.log_start_offset for log in logs) == 5
+    manager.close()
+
+
+class CountedFiles(RealFiles):
+    """Counts created and renamed files."""
+
+    def __init__(self) -> None:
+        self.created = self.renamed = 0
+
+    def open(self, path: str, flags: int) -> int:
+        self.created += bool(flags & os.O_CREAT) and not Path(path).exists()
+        return super().open(path, flags)
+
+    def replace(self, source: str, target: str) -> None:  # type: ignore[override]
+        super().replace(source, target)
+        self.renamed += 1
+
+
+def test_retention_creates_few_files_in_a_time_slice(tmp_path: Path) -> None:
+    """All segments have expired, so each log rolls. A new file may take a millisecond."""
+    files = CountedFiles()
+    manager = open_manager(tmp_path, LogConfig(retention_ms=1), files)
+    for each in range(3):
+        append(manager.create(TopicPartition("t", each), TOPIC_ID), [b"x"], timestamp_ms=1)
+    manager.sync_new_logs()
+    seen = [(files.created, files.renamed)]
+    for _ in manager.retain(NOW_MS):
+        seen.append((files.created, files.renamed))
+    seen.append((files.created, files.renamed))
+    slices = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(seen)]
+    first_index, second_index, roll, deletion = (1, 0), (1, 0), (2, 0), (0, 3)
+    assert slices == [first_index, second_index, roll, deletion] * 3
+    manager.close()
+
+
+def test_retention_of_a_log_with_old_appends_between_its_slices_ends(tmp_path: Path) -> None:
+    """The new records have expired, too. The next pass deletes them from the new segment."""
+    manager = open_manager(tmp_path, LogConfig(retention_ms=1))
+    log = manager.create(TopicPartition("t", 0), TOPIC_ID)
+    append(log, [b"x"], timestamp_ms=1)
+    work = manager.retain(NOW_MS)
+    slices = 0
+    for slices, _ in enumerate(work, 1):
+        append(log, [b"%d" % slices], timestamp_ms=1)
+    assert slices == 3
+    assert (log.log_start_offset, len(log.segments)) == (3, 1)
+    assert values_of(log) == [b"3"]
+    manager.close()
+
+
+def test_retention_keeps_a_segment_with_a_new_record_between_its_slices(tmp_path: Path) -> None:
+    manager = open_manager(tmp_path, LogConfig(retention_ms=1))
+    log = manager.create(TopicPartition("t", 0), TOPIC_ID)
+    append(log, [b"old"], timestamp_ms=NOW_MS - 2)
+    work = manager.retain(NOW_MS)
+    next(work)
+    append(log, [b"new"], timestamp_ms=NOW_MS)
+    assert run_to_completion(work) == 0
+    assert (values_of(log), len(log.segments)) == ([b"old", b"new"], 1)
     manager.close()
 
 

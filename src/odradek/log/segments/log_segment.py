@@ -435,6 +435,18 @@ class LogSegment:
         if sync and self.txn_index is not None:
             self.txn_index.sync()
 
+    def create_index_file(self) -> bool:
+        """Write one of the indexes that has no file, so that `close_indexes` creates none.
+
+        Returns:
+            False if both have a file.
+        """
+        for index in self.indexes():
+            if index.persisted < 0:
+                index.persist(self._pool.files, sync=False)
+                return True
+        return False
+
     def is_fast_to_reindex(self) -> bool:
         """Return whether the next start reads the segment faster than its files are written.
 
