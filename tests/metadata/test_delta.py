@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +33,7 @@ from odradek.metadata.image_records import (
     partition_record,
     registration_record,
 )
+from odradek.metadata.persistent import CHUNK_LENGTH
 from odradek.metadata.records import InvalidRecord, MetadataRecord
 from odradek.protocol.messages.broker_registration_change_record import (
     BrokerRegistrationChangeRecord,
@@ -45,6 +48,7 @@ from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.protocol.messages.topic_deletion_record import TopicDeletionRecord
 from odradek.protocol.messages.topic_record import TopicRecord
 from odradek.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from odradek.slicing import ELEMENTS_PER_SLICE
 from tests.helpers.call_count import count_calls
 from tests.metadata.image_strategies import images, partitions
 
@@ -461,6 +465,34 @@ def test_long_replays_run_in_time_slices() -> None:
             assert contents(ended.value) == contents(target)
             break
     assert slices >= 4
+
+
+@pytest.mark.parametrize("removes", [False, True])
+def test_partitions_of_the_old_image_are_freed_in_time_slices(removes: bool) -> None:
+    """Otherwise all partitions that a change has replaced are freed in one slice."""
+    count = 500
+
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(each, PartitionImage) for each in gc.get_objects())
+
+    before = alive()
+    old = large_images(count)[0]
+    (topic_id,) = old.topics_by_id
+    delta = MetadataDelta(old)
+    if removes:
+        delta.replay(RemoveTopicRecord(topic_id))
+    else:
+        for number in range(count):
+            delta.replay(PartitionChangeRecord(number, topic_id, isr=[1]))
+    new = delta.apply(AT)
+    del old
+    found = [alive() - before, *(alive() - before for _ in delta.releasing()), alive() - before]
+    left = 0 if removes else count
+    assert (found[0], found[-1]) == (left + count, left)
+    freed = [one - next_one for one, next_one in pairwise(found)]
+    assert max(freed) <= ELEMENTS_PER_SLICE + CHUNK_LENGTH
+    assert new.partition_count("t") == left
 
 
 def test_each_removal_of_a_topic_ends_its_time_slice() -> None:

@@ -41,6 +41,7 @@ from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.results import Abandoned, PendingResult, Result
 from odradek.slicing import run_to_completion
 from tests.helpers.call_count import count_calls
+from tests.helpers.time_slices import count_slices
 from tests.helpers.virtual_loop import VirtualLoop
 from tests.metadata.image_strategies import images
 
@@ -500,6 +501,34 @@ def test_subscriber_is_run_in_time_slices_before_the_next_change(follower: Follo
     controller.publish(topics(20))
     follower.level_with(controller)
     assert steps == [(11, 0), (11, 1), (11, 2), (12, 0), (12, 1), (12, 2)]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_contents_of_a_change_are_freed_in_time_slices(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    slices = count_slices(monkeypatch)
+    monkeypatch.setattr(feed_client, "ELEMENTS_PER_SLICE", 10)
+    deltas: list[MetadataDelta] = []
+    follower.client.subscribe(lambda delta, _old, _new: deltas.append(delta))
+    controller = Controller(3, topics(200 if whole else 1))
+    follower.start()
+    responses: list[Any] = []
+    while follower.client.image != controller.image:
+        follower.exchange(controller, responses.append)
+    if not whole:
+        controller.publish(topics(200))
+        slices.clear()
+        follower.exchange(controller, responses.append)
+        records = responses[-1].deltas[0].records
+        assert len(slices) >= 200 // 10
+    else:
+        records = responses[-1].records
+    assert not records
+    assert follower.client.image == controller.image
+    assert not deltas[-1].records
+    assert not deltas[-1].topics.changed
+    assert deltas[-1].image == MetadataImage()
 
 
 def test_last_heard_is_the_time_of_the_last_valid_response(follower: Follower) -> None:

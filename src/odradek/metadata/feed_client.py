@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from odradek.client.connection import TooManyRequests, UnsupportedRequest
 from odradek.config.broker import BrokerConfig
@@ -37,7 +38,7 @@ from odradek.metadata.feed_state import (
     replacing,
 )
 from odradek.metadata.image import MetadataImage
-from odradek.metadata.publisher import MetadataPublisher, Subscriber
+from odradek.metadata.publisher import RECORDS_UNSLICED_MAX, MetadataPublisher, Subscriber
 from odradek.metadata.records import InvalidRecord
 from odradek.protocol.errors import UnencodableMessage
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
@@ -46,7 +47,7 @@ from odradek.protocol.messages.metadata_image_request import MetadataImageReques
 from odradek.protocol.messages.metadata_image_response import MetadataImageResponse
 from odradek.result_tasks import wait
 from odradek.results import Abandoned, Result
-from odradek.slicing import in_slices
+from odradek.slicing import ELEMENTS_PER_SLICE, end_slice, in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -267,6 +268,8 @@ class FeedClient:
                     raise
                 await self._publish(delta, image)
                 self._state.applied(change)
+                await in_slices(_freeing(change.records))
+                await in_slices(delta.releasing())
 
     @contextmanager
     def _signs_of_life(self) -> Iterator[None]:
@@ -309,8 +312,9 @@ class FeedClient:
 
     async def _apply_chunk(self, response: MetadataImageResponse, transfer: ImageTransfer) -> None:
         try:
-            frames = [each.frame for each in response.records]
+            frames = (each.frame for each in response.records)
             await in_slices(decoding(frames, transfer.delta))
+            await in_slices(_freeing(response.records))
             if response.next_position >= 0:
                 return
             work = replacing(self.image, BrokerId(response.controller_id), transfer)
@@ -331,8 +335,18 @@ class FeedClient:
             await in_slices(each.releasing())
 
     async def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if len(delta.records) > RECORDS_UNSLICED_MAX:
+            await end_slice()
         try:
             await self._publisher.publish(delta, image)
         except Exception as error:
             # An OSError of a subscriber must not count as an error of the network.
             raise _SubscriberFailed(f"a subscriber to the metadata failed: {error!r}") from error
+
+
+def _freeing(records: list[Any]) -> Generator[None, None, None]:
+    """Drop the records of a response in time slices."""
+    while records:
+        del records[-ELEMENTS_PER_SLICE:]
+        if records:
+            yield

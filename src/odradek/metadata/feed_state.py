@@ -22,7 +22,7 @@ did not fit. The caller ends the connection.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import NamedTuple
 
 from odradek.errors import ErrorCode, received_code
@@ -230,7 +230,7 @@ class FeedState:
 
 
 def decoding(
-    frames: Sequence[bytes | memoryview], delta: MetadataDelta
+    frames: Iterable[bytes | memoryview], delta: MetadataDelta
 ) -> Generator[None, None, None]:
     """Decode and replay the records of a response.
 
@@ -249,7 +249,7 @@ def changing(
         InvalidRecord: A record cannot be decoded or does not fit.
     """
     delta = MetadataDelta(image)
-    yield from decoding([each.frame for each in change.records], delta)
+    yield from decoding((each.frame for each in change.records), delta)
     at = MetadataProvenance(controller_id, change.controller_epoch, change.metadata_offset)
     return delta, (yield from delta.applying(at))
 

@@ -211,6 +211,11 @@ class PersistentVector(Sequence[T], Generic[T]):
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def chunks(self) -> Sequence[tuple[T, ...]]:
+        """The elements in pieces of `CHUNK_LENGTH`, which a changed copy may share."""
+        return self._chunks
+
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(self._chunks)
 

@@ -13,9 +13,12 @@ from collections.abc import Callable, Generator
 from odradek.config.broker import BrokerConfig
 from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.image import MetadataImage
-from odradek.slicing import in_slices
+from odradek.slicing import end_slice, in_slices
 
 logger = logging.getLogger(__name__)
+
+RECORDS_UNSLICED_MAX = 20
+"""Largest number of records of a change that all subscribers may process in one time slice."""
 
 Subscriber = Callable[
     [MetadataDelta, MetadataImage, MetadataImage], Generator[None, None, None] | None
@@ -65,3 +68,5 @@ class MetadataPublisher:
             work = subscriber(delta, old, image)
             if work is not None:
                 await in_slices(work)
+                if len(delta.records) > RECORDS_UNSLICED_MAX:
+                    await end_slice()

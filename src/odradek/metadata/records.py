@@ -111,6 +111,8 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 def _unsigned_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return the number at a position, and the position after it."""
+    if position < len(data) and data[position] < 0x80:
+        return data[position], position + 1
     number = 0
     for i, byte in enumerate(data[position : position + _VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << (7 * i)
