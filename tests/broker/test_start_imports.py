@@ -69,10 +69,10 @@ OF_A_REQUEST = (
     "odradek.controller.plans",
     "odradek.controller.replica_placer",
 )
-MODULES_MAX = 165
+MODULES_MAX = 166
 """Number of the product's modules at the start. A change that raises it gives the reason here. A
-change that lowers it lowers the pinned number, too. The last one that raised it divided the
-retention of one log into time slices (`odradek.log.old_segments`).
+change that lowers it lowers the pinned number, too. The last one that raised it frees
+large requests and responses in time slices (`odradek.protocol.freeing`).
 """
 
 

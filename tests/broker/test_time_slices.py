@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.errors import ErrorCode
 from odradek.metadata.store.memory import MemoryStore
 from odradek.net.connection import Connection
+from odradek.protocol import freeing
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import decode
 from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM
@@ -59,6 +61,7 @@ ELEMENTS = 2 * ELEMENTS_UNSLICED_MAX
 LONG = [(api, name, request) for api, name, request in long_requests(ELEMENTS)]
 LONG_IDS = [f"{api.handler}-{name}" for api, name, _ in LONG]
 ARRAYS_OF_NUMBERS = {"producer_id_filters", "resource_types"}  # read in one step
+FREED = (ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.PRODUCE)
 PARTITIONS = 2 * ELEMENTS_PER_SLICE
 # APIs whose response depends only on the request and on an empty broker.
 SAME_RESPONSE = {
@@ -190,6 +193,38 @@ def test_another_connection_gets_its_response_before_a_long_request(
     runner.run(run())
     if not name.endswith("[0]") and name not in ARRAYS_OF_NUMBERS:
         assert len(ended_slices) >= ELEMENTS // ELEMENTS_PER_SLICE - 1
+
+
+@pytest.mark.parametrize(
+    ("api", "name", "request_"),
+    [
+        each
+        for each in LONG
+        if each[0].key in (ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.PRODUCE)
+    ],
+)
+def test_a_long_request_and_its_response_are_freed_in_slices(
+    broker: tuple[asyncio.Runner, BrokerServer],
+    monkeypatch: pytest.MonkeyPatch,
+    api: Any,
+    name: str,
+    request_: Any,
+) -> None:
+    """Nothing else refers to their arrays then."""
+    runner, server = broker
+    freed: Counter[str] = Counter()
+    free_last = freeing._free_last
+
+    def counted(arrays: list[list[Any]], left: int) -> int:
+        is_response = any("Response" in each.__class__.__name__ for each in arrays[-1][:1])
+        left_after = free_last(arrays, left)
+        freed["response" if is_response else "request"] += left - left_after
+        return left_after
+
+    monkeypatch.setattr(freeing, "_free_last", counted)
+    runner.run(response_to(server, request_, api.max_version))
+    assert freed["request"] >= ELEMENTS, name
+    assert freed["response"] >= ELEMENTS, name
 
 
 @pytest.mark.parametrize(("api", "name", "request_"), REPEATABLE)

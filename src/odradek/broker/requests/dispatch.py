@@ -30,7 +30,7 @@ import logging
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from odradek.broker.requests.apis import (
     API_BY_KEY,
@@ -57,11 +57,12 @@ from odradek.protocol.codec import (
     sliced_encoder,
 )
 from odradek.protocol.errors import MalformedMessage, TooManyElements
+from odradek.protocol.freeing import arrays_of, freeing
 from odradek.protocol.headers import parse_request_header, response_header_packer
 from odradek.protocol.registry import request_class, response_class
 from odradek.result_tasks import run, wait_executed
 from odradek.results import Abandoned, PendingResult, Result
-from odradek.slicing import ELEMENTS_UNSLICED_MAX, in_slices, sliced
+from odradek.slicing import ELEMENTS_UNSLICED_MAX, begin, in_slices, sliced
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import Services
@@ -141,13 +142,16 @@ class _Slot:
 class _LongRequestContext(RequestContext):
     """The context of a long request."""
 
-    __slots__ = ("slot",)
+    __slots__ = ("arrays", "slot")
 
     is_long = True
     slot: _Slot
+    arrays: list[list[Any]]
+    """The arrays of the decoded request. They are freed in time slices after the execution."""
 
     def release_slot(self) -> None:
         self.slot.release()
+        begin(freeing(self.arrays), "freeing of a request")
 
 
 class Dispatcher:
@@ -284,13 +288,14 @@ class Dispatcher:
         return self._long_requests
 
     async def _execute_sliced(
-        self, entry: _Entry, context: RequestContext, frame: memoryview, pos: int
+        self, entry: _Entry, context: _LongRequestContext, frame: memoryview, pos: int
     ) -> Result[Chunks]:
         decode: SlicedDecoder[Message] = sliced_decoder(entry.request_class, context.api_version)
         try:
             request = (await in_slices(decode(frame, pos)))[0]
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
+        context.arrays = arrays_of(request)
         try:
             result = entry.handle(self._services, context, request)
             if self._produce_quota.enabled and context.api_key == PRODUCE:
@@ -301,7 +306,9 @@ class Dispatcher:
             raise _bug(context, error) from error
         del request  # it takes much memory while the result waits for the controller
         encoded = _when_done(result, entry, context, _encoded_sliced)
+        del result
         await wait_executed(encoded)
+        await in_slices(freeing(context.arrays))
         return encoded
 
     def _load(self, connection: Connection, api_key: int, version: int) -> _Entry:
@@ -418,6 +425,9 @@ def _encoding(
     encode: SlicedEncoder[Message] = sliced_encoder(entry.response_class, context.api_version)
     try:
         yield from _joining(encode(response, chunks.append), chunks)  # type: ignore[arg-type]
+        arrays = arrays_of(response)
+        del response
+        yield from freeing(arrays)
     except GeneratorExit:
         close_regions(chunks)
         raise

@@ -35,6 +35,7 @@ from odradek.net.connection import CloseConnection
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import Message, sliced_decoder, sliced_encoder
 from odradek.protocol.errors import MalformedMessage
+from odradek.protocol.freeing import arrays_of, freeing
 from odradek.protocol.headers import (
     RESPONSE_FLEXIBLE_FROM,
     parse_request_header,
@@ -291,7 +292,11 @@ async def response_has_error(api_key: int, version: int, frame: bytes, code: Err
     """Return whether any part of the response in `frame` has the error, in time slices."""
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     response = await _decoded(api_key, version, correlation_id, frame)
-    return bool(await in_slices(finding_error(response, version, code)))
+    has_error = bool(await in_slices(finding_error(response, version, code)))
+    arrays = arrays_of(response)
+    del response
+    await in_slices(freeing(arrays))
+    return has_error
 
 
 async def _failed(
