@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.client.broker_channel import BrokerChannel
+from odradek.client.broker_channel import LARGE_READ_BYTES, BrokerChannel
 from odradek.client.channel_state import ChannelSettings
 from odradek.client.connection import ConnectionClosed, InvalidResponse, UnsupportedRequest
 from odradek.environment.clock import ManualClock
@@ -202,6 +202,24 @@ def test_a_large_response_is_received_in_place_also_if_the_connection_ends_in_it
         else:
             connection.send(data[half:])
             assert second.get().assignment == value
+
+    run(test)
+
+
+def test_one_read_of_a_large_response_is_bounded() -> None:
+    async def test(it: Fixture) -> None:
+        connection = await it.ready()
+        response = it.channel.send(SyncGroupRequest("g", 1, "m"), SyncGroupResponse)
+        value = bytes(range(256)) * 20_000
+        whole = SyncGroupResponse(assignment=value)
+        data = connection.peer.respond(connection.requests[0], whole)
+        rooms = []
+        while data:
+            rooms.append(len(connection.protocol.get_buffer(-1)))
+            connection.send(data[: rooms[-1]])
+            data = data[rooms[-1] :]
+        assert response.get().assignment == value
+        assert max(rooms) == LARGE_READ_BYTES
 
     run(test)
 

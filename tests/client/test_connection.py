@@ -161,6 +161,21 @@ def test_a_frame_above_the_limit_gets_memory_as_its_bytes_arrive() -> None:
         connection.next_response()
 
 
+def test_bytes_may_follow_a_frame_received_in_place_before_it_is_taken() -> None:
+    connection = ClientConnection()
+    frames = [framed(bytes([number]) * 100_000) for number in (1, 2, 3)]
+    connection.receive_data(frames[0][:10])
+    rest = connection.rest_of_frame(1)
+    assert rest is not None
+    rest[:] = frames[0][10:]
+    connection.filled(len(rest))
+    connection.receive_data(frames[1] + frames[2][:5])
+    connection.receive_data(frames[2][5:])
+    for expected in frames:
+        assert connection.next_frame() == expected[SIZE_BYTES:]
+    assert connection.next_frame() is None
+
+
 @pytest.mark.parametrize("size", [-1, 2**31 - 1])
 def test_an_invalid_size_gets_no_memory(size: int) -> None:
     connection = ClientConnection()

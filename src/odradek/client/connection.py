@@ -14,6 +14,7 @@ response with another correlation id therefore ends the connection.
 
 from __future__ import annotations
 
+import io
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -93,9 +94,9 @@ class ClientConnection:
         self._in_flight: deque[_InFlight] = deque()
         self._correlation_id = 0
         # Bytes of one read are kept as they came: most reads are exactly one response.
-        self._received: bytes | bytearray = b""
+        self._received: bytes | bytearray | memoryview = b""
         # A frame that the shell receives in place: its memory, and the number of bytes it has.
-        self._large: bytearray | None = None
+        self._large: memoryview | None = None
         self._filled = 0
         self.versions: dict[int, tuple[int, int]] = {}
         self._invalid: InvalidResponse | None = None
@@ -191,11 +192,11 @@ class ClientConnection:
             have = len(self._received)
             if size - have < bytes_min or size > LARGE_FRAME_BYTES_MAX:
                 return None
-            self._large = bytearray(size)
+            self._large = _allocate(size)
             self._large[:have] = self._received
             self._filled = have
             self._received = b""
-        return memoryview(self._large)[self._filled :]
+        return self._large[self._filled :]
 
     def filled(self, count: int) -> None:
         """Note that the first `count` bytes of `rest_of_frame` have arrived."""
@@ -210,9 +211,10 @@ class ClientConnection:
         if not self._received:
             self._received = data
             return
-        if isinstance(self._received, bytes):
-            self._received = bytearray(self._received)
-        self._received += data
+        received = self._received
+        if not isinstance(received, bytearray):
+            self._received = received = bytearray(received)
+        received += data
 
     def receive_eof(self) -> None:
         """Note that the broker has closed the connection."""
@@ -258,7 +260,7 @@ class ClientConnection:
             return memoryview(received)[SIZE_BYTES:]
         with memoryview(received) as view:
             frame = bytes(view[SIZE_BYTES:end])
-        rest = bytearray(received) if isinstance(received, bytes) else received
+        rest = received if isinstance(received, bytearray) else bytearray(received)
         del rest[:end]
         self._received = rest
         return memoryview(frame)
@@ -280,6 +282,15 @@ class ClientConnection:
     def _fail(self, reason: str) -> InvalidResponse:
         self._invalid = InvalidResponse(reason)
         return self._invalid
+
+
+def _allocate(size: int) -> memoryview:
+    """Return a zeroed, writable buffer.
+
+    The buffer of a `bytes` object is from `calloc`. New memory of the system is zero already, so it
+    is not written before the bytes arrive. `bytearray(size)` writes it: 10 MiB take 6 ms.
+    """
+    return io.BytesIO(bytes(size)).getbuffer()
 
 
 def _decoded(sent: _InFlight, frame: memoryview) -> Message:
