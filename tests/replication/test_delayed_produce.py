@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
 from odradek.errors import ErrorCode
+from odradek.replication import delayed_produce
 from odradek.replication.delayed_produce import DelayedProduce
 from odradek.replication.partition import Partition
+from tests.helpers.time_slices import count_slices
 from tests.replication.builders import has_delayed_operations
 from tests.replication.fakes import BATCH, ListLog, partition_of
 
@@ -56,6 +61,46 @@ def test_produce_that_is_committed_before_it_waits_completes_at_once() -> None:
     second.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     _, ended = delayed(first, second)
     assert ended == [{second: ErrorCode.NOT_LEADER_OR_FOLLOWER}]
+
+
+@pytest.mark.parametrize("change", ["commit", "new epoch", "failure", "timeout", "nothing"])
+def test_many_partitions_are_watched_in_time_slices(
+    monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(delayed_produce, "WATCHES_PER_SLICE", 2)
+    slices = count_slices(monkeypatch)
+    partitions = [flushing(index) for index in range(5)]
+    last = partitions[-1]
+
+    async def main() -> list[Any]:
+        operation, ended = delayed(*partitions)
+        for each in partitions[:-1]:
+            each.flushed(1)
+        assert not ended, "the last one is not watched yet"
+        if change == "commit":
+            last.flushed(1)
+        elif change == "new epoch":
+            last.flushed(1)
+            last.leader_epoch += 1  # the committed record may be another one
+        elif change == "failure":
+            last.stop(ErrorCode.KAFKA_STORAGE_ERROR)
+        elif change == "timeout":
+            operation.expire()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        if change == "nothing":
+            assert not ended
+            last.flushed(1)
+        return ended
+
+    expected = {
+        "new epoch": {last: ErrorCode.NOT_LEADER_OR_FOLLOWER},
+        "failure": {last: ErrorCode.KAFKA_STORAGE_ERROR},
+        "timeout": dict.fromkeys(partitions[2:], ErrorCode.REQUEST_TIMED_OUT),
+    }
+    assert asyncio.run(main()) == [expected.get(change, {})]
+    assert len(slices) == (1 if change == "timeout" else 2)
+    assert not any(map(has_delayed_operations, partitions))
 
 
 def test_produces_complete_in_the_order_of_their_offsets() -> None:

@@ -5,14 +5,18 @@ They are Kafka's ``DelayedProduce`` and ``DelayedDeleteRecords``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode
 from odradek.replication.purgatory import DelayedOperation
+from odradek.slicing import begin
 
 if TYPE_CHECKING:
     from odradek.replication.partition import Partition
+
+WATCHES_PER_SLICE = 500
+"""Partitions that a produce request begins to watch in one time slice. Each takes 1 to 2 us."""
 
 
 class DelayedProduce(DelayedOperation):
@@ -43,14 +47,44 @@ class DelayedProduce(DelayedOperation):
         self._errors: dict[Partition, ErrorCode] = {}
         self._on_ready = on_ready
 
-    def watch(self) -> None:
-        """Start to watch the partitions that have not committed the records yet."""
-        for partition, offset in tuple(self._waiting.items()):
+    def watch(self, partitions: Sequence[Partition] | None = None) -> None:
+        """Start to watch the partitions that have not committed the records yet.
+
+        Args:
+            partitions: Those of one time slice. Default: all, in time slices if they are many.
+        """
+        if partitions is None:
+            partitions = tuple(self._waiting)
+            if len(partitions) > WATCHES_PER_SLICE:
+                begin(self._watching(partitions), "the wait of a produce request")
+                return
+        for partition in partitions:
+            offset = self._waiting[partition]
             code = partition.acknowledgement(offset, committed=self._committed)
             if code is None:
                 partition.watch_produce(self, offset, committed=self._committed)
             else:
                 self.resolve(partition, code)
+
+    def _watching(self, partitions: Sequence[Partition]) -> Generator[None, None, None]:
+        """Start to watch many partitions in time slices.
+
+        A partition whose leader epoch changes before its slice fails. Its log may have been
+        truncated since, so its high watermark is that of other records.
+        """
+        epochs = [partition.leader_epoch for partition in partitions]
+        for start in range(0, len(partitions), WATCHES_PER_SLICE):
+            if start:
+                yield
+            if self.completed:
+                return
+            led = []
+            for at in range(start, min(start + WATCHES_PER_SLICE, len(partitions))):
+                if partitions[at].leader_epoch == epochs[at]:
+                    led.append(partitions[at])
+                else:
+                    self.resolve(partitions[at], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.watch(led)
 
     def resolve(self, partition: Partition, error: ErrorCode) -> None:
         """Record that the partition has committed the records, or has failed with `error`."""
