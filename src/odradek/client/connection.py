@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from odradek.errors import ErrorCode
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.codec import Message, decode, encode, encoder
+from odradek.protocol.codec import Message, decode, encoder
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.framing import frame_size, pack_size
 from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
@@ -321,5 +321,4 @@ def request_frame(
     request: Message, version: int, correlation_id: int = 1, client_id: str = ""
 ) -> bytes:
     """Return a request with its header, without the size in front."""
-    header = request_header(request.API_KEY, version, correlation_id, client_id)
-    return header + encode(request, version)
+    return _framed(request, version, correlation_id, client_id)[SIZE_BYTES:]
