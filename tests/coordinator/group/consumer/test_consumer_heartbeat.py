@@ -385,4 +385,4 @@ def test_partition_is_not_released_by_a_former_member() -> None:
     group.put_member(ConsumerMember("b", member_epoch=2, assigned=partitions))
     group.put_member(replace(former, member_epoch=3, assigned={}))
     group.drop_member("a")
-    assert group.partition_epochs == {(id_of("t"), 0): 2}
+    assert group.partition_epochs == {id_of("t"): {0: 2}}

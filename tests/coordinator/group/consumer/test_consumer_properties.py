@@ -11,7 +11,6 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from odradek.coordinator.group.consumer.assignors import ASSIGNORS, Subscriber
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroupState
-from odradek.coordinator.group.consumer.consumer_member import partitions_of
 from odradek.errors import ErrorCode, KafkaError
 from tests.coordinator.group.consumer.consumer_machine import (
     ConsumerMachine,
@@ -171,6 +170,11 @@ def assign(name, subscribed, counts, targets=None):
     return ASSIGNORS[name](subscribers, {id_of(each): n for each, n in counts.items()})
 
 
+def partitions_of(assignment):
+    """Return the partitions of an assignment."""
+    return [(topic_id, each) for topic_id, numbers in assignment.items() for each in numbers]
+
+
 @given(st.sampled_from(list(ASSIGNORS)), subscriptions, sizes)
 def test_every_partition_is_assigned_to_one_subscriber(name, subscribed, counts):
     targets = assign(name, subscribed, counts)
@@ -184,7 +188,7 @@ def test_every_partition_is_assigned_to_one_subscriber(name, subscribed, counts)
 @given(subscriptions, sizes)
 def test_uniform_cannot_be_made_more_even_by_moving_one(subscribed, counts):
     targets = assign("uniform", subscribed, counts)
-    size = {member: len(list(partitions_of(target))) for member, target in targets.items()}
+    size = {member: len(partitions_of(target)) for member, target in targets.items()}
     for number, names in enumerate(subscribed):
         for topic in names:
             for other, target in targets.items():

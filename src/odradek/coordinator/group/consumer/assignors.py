@@ -10,19 +10,20 @@ choose another one.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 from odradek.coordinator.group.consumer.consumer_member import (
     NO_PARTITIONS,
     Assignment,
-    assignment_of,
-    partitions_of,
 )
 from odradek.ids import Uuid
 
 TopicIdPartition = tuple[Uuid, int]
+_TOPIC_ID = itemgetter(0)
 
 
 class Subscriber(NamedTuple):
@@ -70,7 +71,8 @@ def uniform_assignor(
 class _Uniform:
     """One computation of the uniform assignor.
 
-    `holder` maps a partition to its member, `held` a member to its partitions.
+    `held` maps a member to its partitions by topic, `sizes` to their number. `taken` has the
+    partitions of each topic that have a member.
     """
 
     def __init__(self, subscribers: list[Subscriber], counts: Mapping[Uuid, int]) -> None:
@@ -81,17 +83,19 @@ class _Uniform:
             topic_id: [each.member_id for each in subscribers if topic_id in each.topics]
             for topic_id in counts
         }
-        self.held: dict[str, set[TopicIdPartition]] = {
-            each.member_id: set() for each in subscribers
-        }
-        self.holder: dict[TopicIdPartition, str] = {}
+        self.held: dict[str, dict[Uuid, set[int]]] = {each.member_id: {} for each in subscribers}
+        self.sizes = dict.fromkeys(self.held, 0)
+        self.taken: dict[Uuid, set[int]] = {topic_id: set() for topic_id in counts}
 
     def assigned(self) -> dict[str, Assignment]:
         self._keep()
         self._hand_out()
         while not self.same and self._balance():
             pass
-        return {member_id: assignment_of(sorted(held)) for member_id, held in self.held.items()}
+        return {
+            member_id: {topic_id: frozenset(held[topic_id]) for topic_id in sorted(held)}
+            for member_id, held in self.held.items()
+        }
 
     def _keep(self) -> None:
         """Let each member keep the partitions of its present target where possible.
@@ -103,26 +107,33 @@ class _Uniform:
         total = sum(count for topic, count in self.counts.items() if self.readers[topic])
         share, extra = divmod(total, max(len(self.subscribers), 1))
         for subscriber in self.subscribers.values():
-            kept = sorted(
-                partition
-                for partition in partitions_of(subscriber.target)
-                if partition[0] in subscriber.topics
-                and partition[1] < self.counts.get(partition[0], 0)
-                and partition not in self.holder
-            )
-            keep = len(kept)
+            kept = {
+                topic_id: self._existing(topic_id, subscriber.target[topic_id])
+                for topic_id in sorted(subscriber.target)
+                if topic_id in subscriber.topics and topic_id in self.counts
+            }
+            keep = sum(map(len, kept.values()))
             if self.same and keep > share:
                 keep = share + (extra > 0)
                 extra -= extra > 0
-            for partition in kept[:keep]:
-                self._give(partition, subscriber.member_id)
+            for topic_id, partitions in kept.items():
+                first = sorted(partitions)[:keep] if len(partitions) > keep else partitions
+                self._give(topic_id, first, subscriber.member_id)
+                keep -= len(first)
 
-    def _give(self, partition: TopicIdPartition, member_id: str) -> None:
-        before = self.holder.get(partition)
-        if before is not None:
-            self.held[before].discard(partition)
-        self.holder[partition] = member_id
-        self.held[member_id].add(partition)
+    def _existing(self, topic_id: Uuid, partitions: frozenset[int]) -> frozenset[int]:
+        """Return the partitions that exist and have no member."""
+        free = partitions - self.taken[topic_id]
+        if max(free, default=-1) < self.counts[topic_id]:
+            return free
+        return free.intersection(range(self.counts[topic_id]))
+
+    def _give(self, topic_id: Uuid, partitions: Collection[int], member_id: str) -> None:
+        """Assign partitions of one topic that have no member."""
+        if partitions:
+            self.held[member_id].setdefault(topic_id, set()).update(partitions)
+            self.sizes[member_id] += len(partitions)
+            self.taken[topic_id].update(partitions)
 
     def _hand_out(self) -> None:
         """Assign unowned partitions to the least loaded subscriber.
@@ -130,23 +141,35 @@ class _Uniform:
         Start with the topics that have the fewest subscribers.
         """
         topics = sorted(self.counts, key=lambda topic_id: len(self.readers[topic_id]))
-        heaps: dict[tuple[str, ...], list[tuple[int, str]]] = {}
-        for topic_id in topics:
-            readers = self.readers[topic_id]
-            if not readers:
-                continue
-            heap = heaps.get(tuple(readers))
-            if heap is None:
-                heap = heaps[tuple(readers)] = [(len(self.held[each]), each) for each in readers]
-                heapq.heapify(heap)
-            for number in range(self.counts[topic_id]):
-                partition = (topic_id, number)
-                if partition in self.holder:
-                    continue
-                while heap[0][0] != len(self.held[heap[0][1]]):
-                    heapq.heapreplace(heap, (len(self.held[heap[0][1]]), heap[0][1]))
-                self._give(partition, heap[0][1])
-                heapq.heapreplace(heap, (heap[0][0] + 1, heap[0][1]))
+        for readers, same in groupby(topics, self.readers.__getitem__):
+            if readers:
+                self._deal(readers, [each for topic_id in same for each in self._free(topic_id)])
+
+    def _free(self, topic_id: Uuid) -> Iterable[TopicIdPartition]:
+        taken, count = self.taken[topic_id], self.counts[topic_id]
+        if len(taken) == count:
+            return ()
+        return zip(repeat(topic_id), [each for each in range(count) if each not in taken])
+
+    def _deal(self, readers: list[str], free: list[TopicIdPartition]) -> None:
+        """Assign each partition to the least loaded reader, and the first one in order of ids.
+
+        The least loaded readers take turns until they have as many partitions as the next one.
+        """
+        more = deque(sorted((self.sizes[each], each) for each in readers))
+        least: list[str] = []
+        start = 0
+        while start < len(free):
+            size = more[0][0] if more else 0
+            while more and more[0][0] == size:
+                least.append(more.popleft()[1])
+            least.sort()
+            turns = more[0][0] - size if more else len(free)
+            dealt = free[start : start + turns * len(least)]
+            start += len(dealt)
+            for number, member_id in enumerate(least[: len(dealt)]):
+                for topic_id, of_topic in groupby(dealt[number :: len(least)], _TOPIC_ID):
+                    self._give(topic_id, [each for _, each in of_topic], member_id)
 
     def _balance(self) -> bool:
         """Move partitions one by one to members with at least two fewer.
@@ -158,17 +181,24 @@ class _Uniform:
             if len(readers) < 2:
                 continue
             while True:
-                least = min(readers, key=lambda each: (len(self.held[each]), each))
-                givers = [each for each in readers if self._has(each, topic_id)]
-                most = max(givers, key=lambda each: (len(self.held[each]), each), default=None)
-                if most is None or len(self.held[most]) < len(self.held[least]) + 2:
+                least = min(readers, key=lambda each: (self.sizes[each], each))
+                givers = [each for each in readers if topic_id in self.held[each]]
+                most = max(givers, key=lambda each: (self.sizes[each], each), default=None)
+                if most is None or self.sizes[most] < self.sizes[least] + 2:
                     break
-                self._give(max(p for p in self.held[most] if p[0] == topic_id), least)
+                self._move(topic_id, most, least)
                 moved = True
         return moved
 
-    def _has(self, member_id: str, topic_id: Uuid) -> bool:
-        return any(partition[0] == topic_id for partition in self.held[member_id])
+    def _move(self, topic_id: Uuid, giver: str, taker: str) -> None:
+        """Move the last partition of a topic."""
+        held = self.held[giver][topic_id]
+        partition = max(held)
+        held.remove(partition)
+        if not held:
+            del self.held[giver][topic_id]
+        self.sizes[giver] -= 1
+        self._give(topic_id, (partition,), taker)
 
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform_assignor, "range": range_assignor}

@@ -24,8 +24,8 @@ from odradek.coordinator.group.consumer.consumer_member import (
     ClassicMember,
     ConsumerMember,
     MemberState,
-    partitions_of,
     read_assignment,
+    without,
 )
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid
@@ -131,9 +131,9 @@ class ConsumerGroup:
     targets: dict[str, Assignment] = field(default_factory=dict)
     regexes: dict[str, Resolved] = field(default_factory=dict)
     # Derived from the members: the member of each instance id, and the member epoch in which each
-    # partition is held or not yet revoked.
+    # partition is held or not yet revoked, by topic.
     static_members: dict[str, str] = field(default_factory=dict)
-    partition_epochs: dict[tuple[Uuid, int], int] = field(default_factory=dict)
+    partition_epochs: dict[Uuid, dict[int, int]] = field(default_factory=dict)
     # Lost by a restart: the metadata that the last heartbeat used, and the deadlines.
     seen_metadata: int = -1
     deadlines: dict[tuple[TimerKind, str], Deadline] = field(default_factory=dict)
@@ -257,8 +257,9 @@ class ConsumerGroup:
             self._release(known)
         self.members[member.member_id] = member
         for held in (member.assigned, member.pending_revocation):
-            for topic_partition in partitions_of(held):
-                self.partition_epochs[topic_partition] = member.member_epoch
+            for topic_id, partitions in held.items():
+                epochs = self.partition_epochs.setdefault(topic_id, {})
+                epochs.update(dict.fromkeys(partitions, member.member_epoch))
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
 
@@ -274,9 +275,14 @@ class ConsumerGroup:
 
     def _release(self, member: ConsumerMember) -> None:
         for held in (member.assigned, member.pending_revocation):
-            for topic_partition in partitions_of(held):
-                if self.partition_epochs.get(topic_partition) == member.member_epoch:
-                    del self.partition_epochs[topic_partition]
+            for topic_id, partitions in held.items():
+                epochs = self.partition_epochs.get(topic_id, {})
+                mine = [each for each in partitions if epochs.get(each) == member.member_epoch]
+                if len(mine) == len(epochs):
+                    self.partition_epochs.pop(topic_id, None)
+                    continue
+                for partition in mine:
+                    del epochs[partition]
 
     # -- changes of the state that is in no record -------------------------------------------------
 
@@ -296,7 +302,8 @@ class ConsumerGroup:
     def committed_copy(self) -> ConsumerGroup:
         """Return the group as it is now, for the committed view.
 
-        Members are immutable and shared.
+        Members are immutable and shared. Decisions use the latest state, so the copy has no epochs
+        of partitions and no deadlines.
         """
         return replace(
             self,
@@ -304,7 +311,7 @@ class ConsumerGroup:
             targets=dict(self.targets),
             regexes=dict(self.regexes),
             static_members=dict(self.static_members),
-            partition_epochs=dict(self.partition_epochs),
+            partition_epochs={},
             deadlines={},
         )
 
@@ -363,10 +370,10 @@ class ConsumerGroup:
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
         """Return whether other members still have partitions of the member's target."""
+        missing = without(self.targets.get(member.member_id, NO_PARTITIONS), member.assigned)
         return any(
-            topic_partition[1] not in member.assigned.get(topic_partition[0], ())
-            and topic_partition in self.partition_epochs
-            for topic_partition in partitions_of(self.targets.get(member.member_id, NO_PARTITIONS))
+            not partitions.isdisjoint(self.partition_epochs.get(topic_id, ()))
+            for topic_id, partitions in missing.items()
         )
 
     # -- rules shared with classic groups ----------------------------------------------------------

@@ -417,7 +417,7 @@ def advance(
         mine = group.target_of(updated.member_id, updated.instance_id)
         target = Target(group.target_epoch, mine)
     result.target_epoch = target.epoch
-    reached = reconcile(updated, target, group.partition_epochs.__contains__, owned)
+    reached = reconcile(updated, target, group.partition_epochs, owned)
     if reached != updated or new:
         records.append(write.current_record(group_id, reached))
         if reached.classic is None:

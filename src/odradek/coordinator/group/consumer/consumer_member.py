@@ -6,7 +6,7 @@ replay of the record puts it into the group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Protocol
@@ -21,6 +21,7 @@ LEAVE_STATIC_EPOCH = -2
 # Topic id -> partitions. Immutable.
 Assignment = Mapping[Uuid, frozenset[int]]
 NO_PARTITIONS: Assignment = {}
+NO_NUMBERS: frozenset[int] = frozenset()
 
 
 class MemberState(IntEnum):
@@ -88,19 +89,27 @@ class ConsumerMember:
         )
 
 
-def partitions_of(assignment: Assignment) -> Iterator[tuple[Uuid, int]]:
-    """Iterate over the partitions of an assignment."""
-    for topic_id, partitions in assignment.items():
-        for partition in partitions:
-            yield topic_id, partition
+def common(first: Assignment, second: Assignment) -> Assignment:
+    """Return the partitions that are in both assignments. The topics are in the order of ids."""
+    both = ((each, first[each] & second[each]) for each in sorted(first) if each in second)
+    return {topic_id: partitions for topic_id, partitions in both if partitions}
 
 
-def assignment_of(partitions: Iterable[tuple[Uuid, int]]) -> dict[Uuid, frozenset[int]]:
-    """Return the assignment of these partitions. Its order does not depend on theirs."""
-    by_topic: dict[Uuid, set[int]] = {}
-    for topic_id, partition in partitions:
-        by_topic.setdefault(topic_id, set()).add(partition)
-    return {topic_id: frozenset(found) for topic_id, found in sorted(by_topic.items())}
+def without(first: Assignment, second: Assignment) -> Assignment:
+    """Return the partitions of the first assignment that are not in the second one.
+
+    The topics are in the order of ids.
+    """
+    rest = ((each, first[each] - second.get(each, NO_NUMBERS)) for each in sorted(first))
+    return {topic_id: partitions for topic_id, partitions in rest if partitions}
+
+
+def union(first: Assignment, second: Assignment) -> Assignment:
+    """Return the partitions of both assignments. The topics are in the order of ids."""
+    return {
+        topic_id: first.get(topic_id, NO_NUMBERS) | second.get(topic_id, NO_NUMBERS)
+        for topic_id in sorted({**first, **second})
+    }
 
 
 class TopicPartitions(Protocol):

@@ -19,7 +19,6 @@ from odradek.coordinator.group.consumer.consumer_member import (
     Assignment,
     ClassicMember,
     ConsumerMember,
-    partitions_of,
 )
 from odradek.ids import TopicName, Uuid
 from odradek.metadata.image import MetadataImage
@@ -80,10 +79,10 @@ def held_bytes(held: Assignment, version: int, image: MetadataImage) -> bytes:
     """Return the bytes of an assignment for a classic member, in the member's version."""
     version = max(0, min(version, ConsumerProtocolAssignment.MAX_VERSION))
     by_name: dict[str, list[int]] = {}
-    for topic_id, partition in sorted(partitions_of(held)):
+    for topic_id in sorted(held):
         topic = image.topics_by_id.get(topic_id)
         if topic is not None:
-            by_name.setdefault(topic.name, []).append(partition)
+            by_name[topic.name] = sorted(held[topic_id])
     message = ConsumerProtocolAssignment(
         assigned_partitions=[AssignedPartitions(name, each) for name, each in by_name.items()]
     )

@@ -8,7 +8,7 @@ itself are free (KAFKA-19449).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from odradek.coordinator.group.consumer.consumer_member import (
@@ -16,14 +16,15 @@ from odradek.coordinator.group.consumer.consumer_member import (
     Assignment,
     ConsumerMember,
     MemberState,
-    assignment_of,
-    partitions_of,
+    common,
+    union,
+    without,
 )
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import Uuid
 
-# Whether a member has a partition, or has not revoked it yet.
-IsHeld = Callable[[tuple[Uuid, int]], bool]
+Held = Mapping[Uuid, Collection[int]]
+"""The partitions of each topic that some member has, or has not revoked yet."""
 
 
 class Target(NamedTuple):
@@ -34,14 +35,14 @@ class Target(NamedTuple):
 
 
 def reconcile(
-    member: ConsumerMember, target: Target, is_held: IsHeld, owned: Assignment | None
+    member: ConsumerMember, target: Target, held: Held, owned: Assignment | None
 ) -> ConsumerMember:
     """Return the member after its next step, or the member itself when there is no step.
 
     Args:
         member: The member before the step.
         target: Its target assignment.
-        is_held: Returns whether a partition is not free.
+        held: The partitions that are not free.
         owned: The partitions that the member reports in its heartbeat, or None.
 
     Raises:
@@ -53,7 +54,7 @@ def reconcile(
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if _owns(owned, member.pending_revocation):
             return member
-        return _next(member, member.member_epoch + 1, target, is_held, owned)
+        return _next(member, member.member_epoch + 1, target, held, owned)
     if member.state is MemberState.UNKNOWN:
         if owned is None or owned:
             raise KafkaError(
@@ -61,8 +62,8 @@ def reconcile(
                 "The consumer group member is in a unknown state. The member must abandon all its "
                 "partitions and rejoin.",
             )
-        return _next(member, target.epoch, target, is_held, owned)
-    return _next(member, member.member_epoch, target, is_held, owned)
+        return _next(member, target.epoch, target, held, owned)
+    return _next(member, member.member_epoch, target, held, owned)
 
 
 def _owns(owned: Assignment | None, revoked: Assignment) -> bool:
@@ -79,25 +80,23 @@ def _next(
     member: ConsumerMember,
     epoch: int,
     target: Target,
-    is_held: IsHeld,
+    held: Held,
     owned: Assignment | None,
 ) -> ConsumerMember:
-    target_partitions = frozenset(partitions_of(target.assignment))
-    held = frozenset(partitions_of(member.assigned))
-    kept = held & target_partitions
-    revoked = assignment_of(held - target_partitions)
+    kept = common(member.assigned, target.assignment)
+    revoked = without(member.assigned, target.assignment)
     if revoked and _owns(owned, revoked):
         return member.moved_to(
-            epoch,
-            MemberState.UNREVOKED_PARTITIONS,
-            assigned=assignment_of(kept),
-            pending_revocation=revoked,
+            epoch, MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending_revocation=revoked
         )
-    missing = target_partitions - kept
+    missing = without(target.assignment, kept)
     # The partitions that the member has just revoked still count as held by the member itself.
-    released = frozenset(partitions_of(member.pending_revocation))
-    free = {each for each in missing if each in released or not is_held(each)}
+    released = common(missing, member.pending_revocation)
+    unheld = {
+        each: partitions.difference(held.get(each, ())) for each, partitions in missing.items()
+    }
+    free = union({each: partitions for each, partitions in unheld.items() if partitions}, released)
     state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
     return member.moved_to(
-        target.epoch, state, assigned=assignment_of(kept | free), pending_revocation=NO_PARTITIONS
+        target.epoch, state, assigned=union(kept, free), pending_revocation=NO_PARTITIONS
     )
