@@ -34,7 +34,8 @@ class OffsetBlock:
         group_id: The group.
         encoded: The bytes of the records.
         keys: The key of each record.
-        topics: Topic and partitions of the records. A topic may occur more than once.
+        topics: Topic and partitions of the records. A topic may occur more than once. The store
+            removes the topics that it has applied.
         before: The value that each applied record has replaced. None when the values are not kept,
             because the records are committed with their append.
     """

@@ -208,7 +208,10 @@ class OffsetStore:
         topics = by_group.setdefault(block.group_id, {})
         values = map(_new, repeat(CommittedOffset), block.fields(first_offset))
         before, left = block.before, APPLIED_PER_SLICE
-        for topic, indexes in block.topics:
+        block.topics.reverse()
+        while block.topics:
+            # Removed, so that a block of many topics is not freed in one slice.
+            topic, indexes = block.topics.pop()
             replaced = latest.get(topic, nothing)
             partitions = topics.get(topic)
             if partitions is None:
