@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.protocol import interpret
-from odradek.protocol.codec import Message, decoder, sliced_decoder
+from odradek.protocol.codec import Message, decoder, decoding
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.framing import frame_size, pack_size
 from odradek.protocol.headers import parse_request_header, request_header
@@ -119,7 +119,7 @@ def peak_bytes(decode: Any) -> int:
 
 def decode_in_slices(cls: type[Message], version: int, view: memoryview, pos: int) -> Any:
     """Run the sliced decoder to completion, without other work between two slices."""
-    decode = sliced_decoder(cls, version)(view, pos)
+    decode = decoding(cls, version, view, pos)
     try:
         while True:
             next(decode)

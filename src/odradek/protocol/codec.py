@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from odradek.protocol import wire
 from odradek.protocol.errors import MalformedMessage, UnencodableMessage, UnknownVersion
 from odradek.protocol.wire import Append, Chunk
-from odradek.slicing import ELEMENTS_PER_SLICE
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 
 if TYPE_CHECKING:
     from odradek.protocol.spec import MessageSpec
@@ -41,8 +41,6 @@ M = TypeVar("M", bound=Message)
 Decoder = Callable[[memoryview, int], tuple[M, int]]
 RequestDecoder = Callable[[memoryview, int, int], tuple[M, int]]
 Encoder = Callable[[M, Append], None]
-SlicedDecoder = Callable[[memoryview, int], Generator[None, None, tuple[M, int]]]
-SlicedEncoder = Callable[[M, Append], Generator[None, None, None]]
 
 _RUNTIME: dict[str, Any] = {
     name: value for name, value in vars(wire).items() if not name.startswith("_")
@@ -90,28 +88,53 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
     return _function(cls, version, "encode", False)  # type: ignore[no-any-return]
 
 
-def sliced_decoder(cls: type[M], version: int) -> SlicedDecoder[M]:
-    """Return `decoder` as a generator, which yields after every `ELEMENTS_PER_SLICE` elements."""
-    return _function(cls, version, "decode", True)  # type: ignore[no-any-return]
+def decoding(
+    cls: type[M], version: int, view: memoryview, pos: int
+) -> Generator[None, None, tuple[M, int]]:
+    """Decode as `decoder` does. Yield after every `ELEMENTS_PER_SLICE` elements.
+
+    The first use of a version compiles its codec in time slices of its own.
+    """
+    decode = _functions.get((cls, version, "decode", True))
+    if decode is None:
+        yield
+        decode = yield from _compiling(cls, version, "decode", True)
+        yield
+    return (yield from decode(view, pos))  # type: ignore[no-any-return]
 
 
-def sliced_encoder(cls: type[M], version: int) -> SlicedEncoder[M]:
-    """Return `encoder` as a generator, which yields after every `ELEMENTS_PER_SLICE` elements."""
-    return _function(cls, version, "encode", True)  # type: ignore[no-any-return]
+def encoding(cls: type[M], version: int, message: M, append: Append) -> Generator[None, None, None]:
+    """Encode as `encoder` does. Yield after every `ELEMENTS_PER_SLICE` elements.
+
+    The first use of a version compiles its codec in time slices of its own.
+    """
+    encode = _functions.get((cls, version, "encode", True))
+    if encode is None:
+        yield
+        encode = yield from _compiling(cls, version, "encode", True)
+        yield
+    yield from encode(message, append)
 
 
 def _function(cls: type[Message], version: int, which: str, sliced: bool) -> Any:
     found = _functions.get((cls, version, which, sliced))
-    if found is None:
-        from odradek.protocol import compile as compiler
+    return found or run_to_completion(_compiling(cls, version, which, sliced))
 
-        compiled = compiler.decode_source if which == "decode" else compiler.encode_source
-        source, formats = compiled(_spec(cls, version), version, sliced)
-        method = "unpack_from" if which == "decode" else "pack"
-        structs = {name: getattr(struct.Struct(form), method) for name, form in formats.items()}
-        found = _link(cls, version, f"{which}{' in slices' * sliced}", source, structs)
-        _functions[cls, version, which, sliced] = found
-    return found
+
+def _compiling(
+    cls: type[Message], version: int, which: str, sliced: bool
+) -> Generator[None, None, Any]:
+    """Compile the function. Each of the two steps takes 1 ms, and 3 ms with cold caches."""
+    from odradek.protocol import compile as compiler
+
+    compiled = compiler.decode_source if which == "decode" else compiler.encode_source
+    source, formats = compiled(_spec(cls, version), version, sliced)
+    yield
+    method = "unpack_from" if which == "decode" else "pack"
+    structs = {name: getattr(struct.Struct(form), method) for name, form in formats.items()}
+    function = _link(cls, version, f"{which}{' in slices' * sliced}", source, structs)
+    _functions[cls, version, which, sliced] = function
+    return function
 
 
 def decode(cls: type[M], version: int, buffer: memoryview | bytes, pos: int = 0) -> M:

@@ -24,7 +24,7 @@ from odradek.protocol.messages.list_offsets_response import (
 )
 from odradek.protocol.registry import response_class
 from odradek.protocol.spec import StructSpec, find
-from odradek.result_tasks import in_task, wait_executed
+from odradek.result_tasks import in_task, wait, wait_executed
 from odradek.results import PendingResult, Result
 from odradek.slicing import ELEMENTS_PER_SLICE
 
@@ -201,6 +201,6 @@ def test_coroutine_ends_in_any_kind_of_result(
             return
         if kind == "pending":
             pending.complete(ListOffsetsResponse())
-        assert (reply.get() == []) == (kind == "none")
+        assert (await wait(reply) == []) == (kind == "none")
 
     asyncio.run(main())

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from odradek.broker import handlers
 from odradek.broker.requests.elements import each, each_partition
+from odradek.environment.clock import ManualClock
 from odradek.result_tasks import wait
-from odradek.slicing import ELEMENTS_PER_SLICE
+from odradek.slicing import ELEMENTS_PER_SLICE, SLICE_MS
 from tests.helpers.time_slices import count_slices
 
 
@@ -51,6 +52,23 @@ def test_many_topics_with_few_partitions_count_too(slices: list[None]) -> None:
         none = each_partition(topics, lambda _: (), lambda _, each: each, lambda _, values: values)
         assert await wait(none) == [[]] * len(topics)
         assert len(slices) >= 2
+
+    asyncio.run(test())
+
+
+def test_a_clock_ends_the_slices_of_slow_partitions(slices: list[None]) -> None:
+    async def test() -> None:
+        clock = ManualClock()
+
+        def slow(_: int, partition: int) -> int:
+            clock.advance(int(SLICE_MS))
+            return partition
+
+        values = each_partition(
+            range(8), lambda topic: [topic], slow, lambda _, partitions: partitions, clock=clock
+        )
+        assert await wait(values) == [[topic] for topic in range(8)]
+        assert len(slices) == 3
 
     asyncio.run(test())
 

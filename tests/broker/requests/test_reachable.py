@@ -15,6 +15,7 @@ from odradek.broker.handlers import (
 )
 from odradek.broker.requests.leader_hints import leader_endpoints
 from odradek.config.broker import BrokerConfig
+from odradek.environment.clock import ManualClock
 from odradek.errors import ErrorCode
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata.image import (
@@ -73,7 +74,11 @@ OK, NO_LISTENER, NOT_AVAILABLE = (
 
 def arguments(version: int, image: MetadataImage = IMAGE, listener: str = "OUTSIDE") -> Any:
     services: Any = SimpleNamespace(
-        config=BrokerConfig({"node.id": "1"}), node_id=1, image=lambda: image, cluster=None
+        config=BrokerConfig({"node.id": "1"}),
+        node_id=1,
+        image=lambda: image,
+        cluster=None,
+        clock=ManualClock(),
     )
     session = SimpleNamespace(local_address=("me", 9001), listener_name=listener)
     context: Any = SimpleNamespace(session=session, api_version=version)

@@ -199,7 +199,9 @@ def _described(
     def describe_partition(_: object, partition: PartitionImage) -> MetadataResponsePartition:
         return _partition(reachable, version, partition)
 
-    return each_partition(topics, _partitions_of, describe_partition, describe)
+    return each_partition(
+        topics, _partitions_of, describe_partition, describe, clock=services.clock
+    )
 
 
 def _partitions_of(topic: TopicImage | MetadataResponseTopic) -> Iterable[Any]:

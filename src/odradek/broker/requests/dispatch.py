@@ -49,17 +49,16 @@ from odradek.net.sender import BYTES, Chunk, close_regions
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.codec import (
     Message,
-    SlicedDecoder,
-    SlicedEncoder,
+    decoding,
     encoder,
+    encoding,
     request_decoder,
-    sliced_decoder,
-    sliced_encoder,
 )
 from odradek.protocol.errors import MalformedMessage, TooManyElements
 from odradek.protocol.freeing import arrays_of, freeing
 from odradek.protocol.headers import parse_request_header, response_header_packer
 from odradek.protocol.registry import request_class, response_class
+from odradek.protocol.wire import Append
 from odradek.result_tasks import run, wait_executed
 from odradek.results import Abandoned, PendingResult, Result
 from odradek.slicing import ELEMENTS_UNSLICED_MAX, begin, in_slices, sliced
@@ -290,9 +289,9 @@ class Dispatcher:
     async def _execute_sliced(
         self, entry: _Entry, context: _LongRequestContext, frame: memoryview, pos: int
     ) -> Result[Chunks]:
-        decode: SlicedDecoder[Message] = sliced_decoder(entry.request_class, context.api_version)
+        decoded = decoding(entry.request_class, context.api_version, frame, pos)
         try:
-            request = (await in_slices(decode(frame, pos)))[0]
+            request = (await in_slices(decoded))[0]
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
         context.arrays = arrays_of(request)
@@ -422,11 +421,12 @@ def _encoding(
     if response is None:
         return Result([])
     chunks: Chunks = [entry.response_header(context.correlation_id)]
-    encode: SlicedEncoder[Message] = sliced_encoder(entry.response_class, context.api_version)
+    append = cast(Append, chunks.append)
     try:
-        yield from _joining(encode(response, chunks.append), chunks)  # type: ignore[arg-type]
+        encoded = encoding(entry.response_class, context.api_version, response, append)
+        yield from _joining(encoded, chunks)
         arrays = arrays_of(response)
-        del response
+        del response, encoded
         yield from freeing(arrays)
     except GeneratorExit:
         close_regions(chunks)
@@ -436,11 +436,11 @@ def _encoding(
     return Result(chunks)
 
 
-def _joining(encoding: Generator[None, None, None], chunks: Chunks) -> Generator[None, None, None]:
+def _joining(encoded: Generator[None, None, None], chunks: Chunks) -> Generator[None, None, None]:
     """Join the chunks of each time slice, unless one of them is a region."""
     first = 0
-    for _ in encoding:
-        if all(chunk.__class__ in BYTES for chunk in chunks[first:]):
+    for _ in encoded:
+        if chunks[first:] and all(chunk.__class__ in BYTES for chunk in chunks[first:]):
             chunks[first:] = [b"".join(chunks[first:])]  # type: ignore[arg-type]
         first = len(chunks)
         yield

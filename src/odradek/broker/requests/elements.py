@@ -2,7 +2,8 @@
 
 One request may name 200,000 topics, groups or partitions, each of which costs some microseconds.
 Other connections are served after every `ELEMENTS_PER_SLICE` elements. The end of a slice depends
-on the number of elements and not on the clock, so a test can reproduce it.
+on the number of elements and not on the clock, so a test can reproduce it. With a clock, a slice of
+`each_partition` also ends after `SLICE_MS`.
 
 Between two slices other requests may change any state. The function looks state up for each
 element. The next request of the same connection waits for the last element.
@@ -10,11 +11,15 @@ element. The next request of the same connection waits for the last element.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_PER_SLICE, sliced
+from odradek.slicing import ELEMENTS_PER_SLICE, SLICE_MS, sliced
+
+if TYPE_CHECKING:
+    from odradek.environment.clock import Clock
 
 I = TypeVar("I")  # noqa: E741 - an item
 K = TypeVar("K")
@@ -66,6 +71,7 @@ def each_partition(
     function: Callable[[K, I], R],
     topic_response: Callable[[K, list[R]], A],
     size: Callable[[R], int] | None = None,
+    clock: Clock | None = None,
 ) -> Result[list[A]]:
     """Return `topic_response(topic, values)` for each topic of a request.
 
@@ -77,9 +83,10 @@ def each_partition(
         function: Returns the value for a partition of a topic.
         topic_response: Makes one entry of the response from a topic and its values.
         size: As for `each`.
+        clock: Ends slices of slow elements.
     """
     try:
-        return sliced(_each_partition(topics, partitions, function, topic_response, size))
+        return sliced(_each_partition(topics, partitions, function, topic_response, size, clock))
     except Exception as error:  # noqa: BLE001 - the reader of the result meets it
         return Result.failed(error)
 
@@ -90,23 +97,28 @@ def _each_partition(
     function: Callable[[K, I], R],
     topic_response: Callable[[K, list[R]], A],
     size: Callable[[R], int] | None,
+    clock: Clock | None,
 ) -> Generator[None, None, Result[list[A]]]:
     responses: list[A] = []
-    left = ELEMENTS_PER_SLICE
+    left, ends_ms = ELEMENTS_PER_SLICE, _end_of_slice(clock)
     for topic in topics:
         values: list[R] = []
         left -= 1  # so that topics with few or no partitions count, too
         for partition in partitions(topic):
-            if left <= 0:
-                left = ELEMENTS_PER_SLICE
+            if left <= 0 or (clock is not None and clock.monotonic_ms() > ends_ms):
                 yield
+                left, ends_ms = ELEMENTS_PER_SLICE, _end_of_slice(clock)
             left -= 1
             value = function(topic, partition)
             if size is not None:
                 left -= size(value)
             values.append(value)
         if left <= 0:
-            left = ELEMENTS_PER_SLICE
             yield
+            left, ends_ms = ELEMENTS_PER_SLICE, _end_of_slice(clock)
         responses.append(topic_response(topic, values))
     return Result(responses)
+
+
+def _end_of_slice(clock: Clock | None) -> float:
+    return math.inf if clock is None else clock.monotonic_ms() + SLICE_MS

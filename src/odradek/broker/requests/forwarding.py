@@ -33,7 +33,7 @@ from odradek.client.connection import TooManyRequests, UnsupportedRequest
 from odradek.errors import ErrorCode, KafkaError
 from odradek.net.connection import CloseConnection
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.codec import Message, sliced_decoder, sliced_encoder
+from odradek.protocol.codec import Message, decoding, encoding
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.freeing import arrays_of, freeing
 from odradek.protocol.headers import (
@@ -267,7 +267,7 @@ async def _encoded(request: Message, version: int, context: RequestContext) -> b
         request.API_KEY, version, context.correlation_id, context.client_id or ""
     )
     chunks: list[Chunk] = [header]
-    await in_slices(sliced_encoder(type(request), version)(request, chunks.append))
+    await in_slices(encoding(type(request), version, request, chunks.append))
     return b"".join(chunks)  # type: ignore[arg-type]  # these requests have no file regions
 
 
@@ -281,8 +281,8 @@ async def _decoded(api_key: int, version: int, correlation_id: int, frame: bytes
     position = 5 if flexible else 4
     if len(frame) < position or int.from_bytes(frame[:4], "big", signed=True) != correlation_id:
         raise MalformedMessage("the header is that of another response")
-    decoder = sliced_decoder(response_class(api_key), version)
-    response, end = await in_slices(decoder(memoryview(frame), position))
+    decoded = decoding(response_class(api_key), version, memoryview(frame), position)
+    response, end = await in_slices(decoded)
     if end != len(frame):
         raise MalformedMessage(f"{len(frame) - end} bytes behind the response")
     return response
@@ -311,7 +311,7 @@ async def _failed(
     )
     view = memoryview(frame)
     position = parse_request_header(view)[-1]
-    request, _ = await in_slices(sliced_decoder(request_class, version)(view, position))
+    request, _ = await in_slices(decoding(request_class, version, view, position))
     return await _error_response(request, version, code)
 
 
