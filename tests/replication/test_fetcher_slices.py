@@ -569,6 +569,26 @@ def test_flushes_of_many_partitions_are_begun_in_slices(
     run_follower(tmp_path, test, config=LogConfig(flush_messages=1))
 
 
+def test_partition_that_is_unfollowed_between_two_lookups_is_not_looked_up(
+    tmp_path: Path,
+) -> None:
+    async def test(it: Follower) -> None:
+        count = 2 * LOOKUPS_A_REQUEST_MAX
+        partitions = [it.partition(number) for number in range(count)]
+        it.follow(*partitions)
+        it.catch_up.answer(
+            *(failed(number, ErrorCode.OFFSET_OUT_OF_RANGE) for number in range(count))
+        )
+        await until(lambda: any(each.purpose == "control" for each in it.channels))
+        assert len(it.control.asked) == 2, "one slice has one lookup of ends and one of starts"
+        it.fetchers.unfollow([partitions[-1].topic_partition])
+        await until(lambda: len(it.control.asked) == 4)
+        sizes = [len(each.request.topics[0].partitions) for each in it.control.asked]
+        assert sizes == [LOOKUPS_A_REQUEST_MAX] * 2 + [LOOKUPS_A_REQUEST_MAX - 1] * 2
+
+    run_follower(tmp_path, test)
+
+
 def test_lookups_of_many_partitions_are_divided(tmp_path: Path) -> None:
     count = 2 * LOOKUPS_A_REQUEST_MAX + 1
 

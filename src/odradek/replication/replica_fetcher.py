@@ -672,8 +672,7 @@ class ReplicaFetcher:
         if work.diverging:
             cost = yield from self._truncate(work.diverging, cost)
         if work.out_of_range:
-            self._look_up(work.out_of_range)
-            work.out_of_range.clear()
+            yield from self._look_up(work.out_of_range)
         if work.unflushed:
             yield from self._flush(work.unflushed, cost)
 
@@ -794,11 +793,21 @@ class ReplicaFetcher:
 
     # --- control requests ---
 
-    def _look_up(self, replicas: list[FollowedReplica]) -> None:
-        """Request the leader's start and end of logs that are out of its range (rule F12)."""
-        timeout_ms = self._parts.settings.timeout_ms
-        for first in range(0, len(replicas), LOOKUPS_A_REQUEST_MAX):
-            some = [(each, each.generation) for each in replicas[first:][:LOOKUPS_A_REQUEST_MAX]]
+    def _look_up(self, replicas: list[FollowedReplica]) -> Generator[None, None, None]:
+        """Request the leader's start and end of logs that are out of its range (rule F12).
+
+        Each request has a time slice. Replicas may have been stopped in the meantime.
+        """
+        timeout_ms, is_first = self._parts.settings.timeout_ms, True
+        while replicas:
+            if not is_first:
+                yield
+            is_first = False
+            first = replicas[:LOOKUPS_A_REQUEST_MAX]
+            some = [(each, each.generation) for each in first if each.phase is ReplicaPhase.PAUSED]
+            del replicas[:LOOKUPS_A_REQUEST_MAX]
+            if not some:
+                continue
             channel = self._control_channel()
             if channel is None:
                 self._not_looked_up(some, "the leader's address is not known")
