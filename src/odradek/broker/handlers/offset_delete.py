@@ -9,9 +9,9 @@ the log.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.elements import each_partition
 from odradek.errors import ErrorCode
 from odradek.ids import TopicName
 from odradek.protocol.messages.offset_delete_request import (
@@ -25,7 +25,6 @@ from odradek.protocol.messages.offset_delete_response import (
     OffsetDeleteResponseTopic,
 )
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_PER_SLICE, sliced
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -45,43 +44,34 @@ def handle(
         deleted = services.groups.offsets.delete(deletion)
         return deleted.then(lambda response: _merged(response, unknown))
 
-    return sliced(_splitting(services.image(), request.topics)).chain(delete)
+    return _split(services.image(), request.topics).chain(delete)
 
 
-def _splitting(
-    image: MetadataImage, topics: list[OffsetDeleteRequestTopic]
-) -> Generator[None, None, Result[_Split]]:
-    """Return the partitions that exist, and the results of the ones that do not exist.
+def _split(image: MetadataImage, topics: list[OffsetDeleteRequestTopic]) -> Result[_Split]:
+    """Return the partitions that exist, and the results of the ones that do not exist."""
+    known: list[OffsetDeleteRequestTopic] = []
+    unknown: list[OffsetDeleteResponseTopic] = []
+    exist: list[OffsetDeleteRequestPartition] = []
+    missing: list[OffsetDeleteResponsePartition] = []
 
-    Yields after each time slice.
-    """
-    known, unknown, left = [], [], ELEMENTS_PER_SLICE
-    for topic in topics:
-        found = image.topics_by_name.get(TopicName(topic.name))
-        count = 0 if found is None else len(found.partitions)
-        exist: list[OffsetDeleteRequestPartition] = []
-        missing: list[OffsetDeleteResponsePartition] = []
-        left -= 1
-        for first in range(0, len(topic.partitions), ELEMENTS_PER_SLICE):
-            if left <= 0:
-                left = ELEMENTS_PER_SLICE
-                yield
-            piece = topic.partitions[first : first + ELEMENTS_PER_SLICE]
-            left -= len(piece)
-            exist += [each for each in piece if 0 <= each.partition_index < count]
-            missing += [
-                OffsetDeleteResponsePartition(
-                    partition_index=each.partition_index,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                )
-                for each in piece
-                if not 0 <= each.partition_index < count
-            ]
+    def visit(topic: OffsetDeleteRequestTopic, partition: OffsetDeleteRequestPartition) -> None:
+        index, found = partition.partition_index, image.topics_by_name.get(TopicName(topic.name))
+        if found is not None and 0 <= index < len(found.partitions):
+            exist.append(partition)
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            missing.append(OffsetDeleteResponsePartition(index, code))
+
+    def end(topic: OffsetDeleteRequestTopic, _: list[None]) -> None:
+        nonlocal exist, missing
         if exist:
             known.append(OffsetDeleteRequestTopic(name=topic.name, partitions=exist))
         if missing:
             unknown.append(OffsetDeleteResponseTopic(name=topic.name, partitions=missing))
-    return Result((known, unknown))
+        exist, missing = [], []
+
+    visited = each_partition(topics, lambda topic: topic.partitions, visit, end)
+    return visited.then(lambda _: (known, unknown))
 
 
 def _merged(
