@@ -82,9 +82,9 @@ logger = logging.getLogger(__name__)
 FETCH_VERSION = 17
 """The version of Fetch: topic ids, replica state and diverging epochs."""
 
-RUN_BYTES_MAX = 1_048_576
+RUN_BYTES_MAX = 524_288
 """Maximum number of bytes of one append, unless its first batch is larger. It also has at most the
-bytes of a segment.
+bytes of a segment. The system takes up to 2.5 ms of CPU for each MiB that a file grows by.
 """
 
 SLICE_COST_MAX = 3_000
