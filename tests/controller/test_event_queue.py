@@ -33,23 +33,6 @@ def test_events_run_one_after_the_other_in_the_order_of_their_arrival() -> None:
     asyncio.run(scenario())
 
 
-def test_each_event_begins_in_a_time_slice_of_its_own() -> None:
-    async def scenario() -> None:
-        queue, loop = EventQueue(), asyncio.get_running_loop()
-        steps: list[str] = []
-
-        async def event(name: str) -> None:
-            steps.append(name)
-            loop.call_soon(steps.append, "other work")
-
-        for name in ("a", "b"):
-            queue.append(lambda name=name: event(name))  # type: ignore[misc]
-        await queue.run(lambda: event("c"))
-        assert steps == ["a", "other work", "b", "other work", "c", "other work"]
-
-    asyncio.run(scenario())
-
-
 def test_an_event_that_fails_does_not_end_the_queue() -> None:
     async def scenario() -> None:
         queue = EventQueue()

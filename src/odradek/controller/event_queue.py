@@ -2,8 +2,7 @@
 
 Every change of the metadata is an event: requests, and later the watches of the store, responses
 and timers. The consumer finishes an event, including the write to the store and the publication of
-the image, before it takes the next one. A decision therefore always sees the newest image. The next
-event begins in another time slice.
+the image, before it takes the next one. A decision therefore always sees the newest image.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any, TypeVar
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.result_tasks import shielded
-from odradek.slicing import end_slice
 
 logger = logging.getLogger(__name__)
 
@@ -83,8 +81,6 @@ class EventQueue:
     async def _consume(self) -> None:
         while self._waiting:
             await _run(*self._waiting.popleft())
-            if self._waiting:
-                await end_slice()
         self._consumer = None
 
 

@@ -132,7 +132,7 @@ class FeedServer:
             delta.records.append(FramedRecord(encode_record(record)))
             if not count % ELEMENTS_PER_SLICE:
                 yield
-        if len(records) > SHORT_STAGE_MAX:
+        if self._image is not None and len(records) > SHORT_STAGE_MAX:
             yield  # The next slice encodes the responses.
         if self._image is None:  # the term has ended between two slices
             return
