@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -192,6 +193,34 @@ def test_stages_of_a_change_begin_in_time_slices_of_their_own(
         assert stages == ["replay", "encoding", "slice", "write"]
     else:
         assert stages == ["slice", "replay", "slice", "encoding", "slice", "write"]
+
+
+def test_parts_of_a_large_change_do_not_keep_the_image_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of the change would free all of its old partitions in one time slice."""
+    deltas: weakref.WeakSet[MetadataDelta] = weakref.WeakSet()
+    alive: list[int] = []
+
+    class Delta(MetadataDelta):
+        def __init__(self, image: MetadataImage) -> None:
+            super().__init__(image)
+            deltas.add(self)
+
+    with running() as world:
+        term = world.controller()._term
+        assert term is not None
+        write = term._writer.write
+
+        async def written(*arguments: Any) -> KafkaError | None:
+            alive.append(len(deltas))
+            return await write(*arguments)
+
+        monkeypatch.setattr(controller_term, "MetadataDelta", Delta)
+        monkeypatch.setattr(term._writer, "write", written)
+        world.run(term.commit_plan(Plan(None, created(NewTopic("a", COUNT, 3))[1])))
+    assert len(alive) > 2
+    assert set(alive) == {1}, "the delta of the part"
 
 
 def test_long_config_values_end_time_slices_by_their_length() -> None:

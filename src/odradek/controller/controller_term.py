@@ -191,6 +191,7 @@ class ControllerTerm:
             del image
             await in_slices(_freeing(operations))
             await in_slices(delta.releasing())
+            del delta  # It has the image before all parts, which each part replaces a piece of.
             for part in parts:
                 await self._commit(part, committed)
             return
