@@ -21,6 +21,7 @@ from testkit.topics import create_topic
 SEGMENT_MS = 1_000
 RETENTION_MS = 1_500
 PASS_TIMEOUT_S = 90.0
+END_TIMEOUT_S = 30.0
 FILLING = "." * 100
 """Appended to each value, so that a batch is worth compressing."""
 Pair = tuple[str, str | None]
@@ -83,6 +84,20 @@ class History:
                 on_delivery=_delivered,
             )
         assert producer.flush(30) == 0
+
+    def wait_for_end(self, offset: int) -> None:
+        """Wait until the log ends at `offset`, for example after the marker of a transaction.
+
+        A coordinator answers EndTxn before the markers are written.
+        """
+        options = {"bootstrap.servers": self.context.bootstrap, "group.id": self.topic}
+        consumer = confluent_kafka.Consumer({**options, "log_level": 3})
+        partition = confluent_kafka.TopicPartition(self.topic, 0)
+        deadline = time.monotonic() + END_TIMEOUT_S
+        while (end := consumer.get_watermark_offsets(partition, 30)[1]) < offset:
+            assert time.monotonic() < deadline, f"the log ends at {end} instead of {offset}"
+            time.sleep(0.05)
+        consumer.close()
 
     def wait(self, offset: int) -> None:
         """Wait until a pass has cleaned everything below `offset`."""
@@ -174,13 +189,15 @@ def _transactions(context: Context) -> None:
     history = History(context)
     one = history.producer(**{"transactional.id": history.topic})
     one.init_transactions(30)
-    for value, end in (("1", one.commit_transaction), ("2", one.abort_transaction)):
+    for value, end, marker in (("1", one.commit_transaction, 2), ("2", one.abort_transaction, 5)):
         one.begin_transaction()
         history.write(("a", value), (f"only{value}", value), by=one)
         end(30)
+        history.wait_for_end(marker + 1)
     one.begin_transaction()
     history.write(("b", "1"), by=one)
     one.commit_transaction(30)
+    history.wait_for_end(8)
     history.write(("b", "2"))
     history.write(("z", "active"))
     history.wait(9)
