@@ -28,6 +28,7 @@ from odradek.metadata.image_records import compared, difference, image_records, 
 from odradek.metadata.records import InvalidRecord, encode_record
 from odradek.protocol.codec import Message
 from odradek.protocol.errors import UnencodableMessage
+from odradek.protocol.freeing import freeing
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.metadata_feed_response import (
     FeedDelta,
@@ -39,7 +40,7 @@ from odradek.protocol.messages.metadata_image_response import MetadataImageRespo
 from odradek.protocol.messages.partition_record import PartitionRecord
 from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.results import Abandoned, PendingResult, Result
-from odradek.slicing import run_to_completion
+from odradek.slicing import ELEMENTS_PER_SLICE, run_to_completion
 from tests.helpers.call_count import count_calls
 from tests.helpers.time_slices import count_slices
 from tests.helpers.virtual_loop import VirtualLoop
@@ -508,27 +509,51 @@ def test_contents_of_a_change_are_freed_in_time_slices(
     follower: Follower, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
     slices = count_slices(monkeypatch)
-    monkeypatch.setattr(feed_client, "ELEMENTS_PER_SLICE", 10)
+    freed: list[int] = []  # the lengths of the arrays of each response
+
+    def counted(arrays: list[list[Any]]) -> Generator[None, None, None]:
+        freed.append(sum(map(len, arrays)))
+        yield from freeing(arrays)
+
+    monkeypatch.setattr(feed_client, "freeing", counted)
     deltas: list[MetadataDelta] = []
     follower.client.subscribe(lambda delta, _old, _new: deltas.append(delta))
     controller = Controller(3, topics(200 if whole else 1))
     follower.start()
-    responses: list[Any] = []
     while follower.client.image != controller.image:
-        follower.exchange(controller, responses.append)
+        follower.exchange(controller)
     if not whole:
         controller.publish(topics(200))
         slices.clear()
-        follower.exchange(controller, responses.append)
-        records = responses[-1].deltas[0].records
-        assert len(slices) >= 200 // 10
-    else:
-        records = responses[-1].records
-    assert not records
+        freed.clear()
+        follower.exchange(controller)
+        assert len(slices) >= 200 // ELEMENTS_PER_SLICE
+    assert sum(freed) >= (200 if whole else 1)
     assert follower.client.image == controller.image
     assert not deltas[-1].records
     assert not deltas[-1].topics.changed
     assert deltas[-1].image == MetadataImage()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_records_stay_that_a_controller_in_the_process_keeps(
+    follower: Follower, whole: bool
+) -> None:
+    controller = Controller(3, topics(200 if whole else 1))
+    follower.start()
+    kept: list[tuple[list[Any], int]] = []
+
+    def keep(response: Any) -> None:
+        parts = [response] if isinstance(response, MetadataImageResponse) else response.deltas
+        kept.extend((part.records, len(part.records)) for part in parts)
+
+    while follower.client.image != controller.image:
+        follower.exchange(controller, keep)
+    if not whole:
+        controller.publish(topics(200))
+        follower.exchange(controller, keep)
+    assert max(length for _, length in kept) >= ELEMENTS_PER_SLICE
+    assert [len(records) for records, _ in kept] == [length for _, length in kept]
 
 
 def test_last_heard_is_the_time_of_the_last_valid_response(follower: Follower) -> None:

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from odradek.client.connection import TooManyRequests, UnsupportedRequest
 from odradek.config.broker import BrokerConfig
@@ -41,13 +40,14 @@ from odradek.metadata.image import MetadataImage
 from odradek.metadata.publisher import RECORDS_UNSLICED_MAX, MetadataPublisher, Subscriber
 from odradek.metadata.records import InvalidRecord
 from odradek.protocol.errors import UnencodableMessage
+from odradek.protocol.freeing import arrays_of, freeing
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.metadata_feed_response import MetadataFeedResponse
 from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
 from odradek.protocol.messages.metadata_image_response import MetadataImageResponse
 from odradek.result_tasks import wait
 from odradek.results import Abandoned, Result
-from odradek.slicing import ELEMENTS_PER_SLICE, end_slice, in_slices
+from odradek.slicing import end_slice, in_slices
 
 logger = logging.getLogger(__name__)
 
@@ -256,6 +256,14 @@ class FeedClient:
         timeout_ms = self._settings.timeout_ms
         sent = self._channel.send(request, MetadataFeedResponse, timeout_ms=timeout_ms)
         response = await wait(sent)
+        await self._apply_changes(response)
+        # A controller in this process keeps the changes for other brokers. Their reference counts
+        # show that, and they stay unchanged.
+        arrays = arrays_of(response)
+        del sent, response
+        await in_slices(freeing(arrays))
+
+    async def _apply_changes(self, response: MetadataFeedResponse) -> None:
         changes = self._state.changes(response)
         self._heard(response.controller_id)
         with self._signs_of_life():
@@ -268,7 +276,6 @@ class FeedClient:
                     raise
                 await self._publish(delta, image)
                 self._state.applied(change)
-                await in_slices(_freeing(change.records))
                 await in_slices(delta.releasing())
 
     @contextmanager
@@ -309,12 +316,14 @@ class FeedClient:
         self._heard(response.controller_id)
         with self._signs_of_life():
             await self._apply_chunk(response, transfer)
+        arrays = arrays_of(response)
+        del sent, response
+        await in_slices(freeing(arrays))
 
     async def _apply_chunk(self, response: MetadataImageResponse, transfer: ImageTransfer) -> None:
         try:
             frames = (each.frame for each in response.records)
             await in_slices(decoding(frames, transfer.delta))
-            await in_slices(_freeing(response.records))
             if response.next_position >= 0:
                 return
             work = replacing(self.image, BrokerId(response.controller_id), transfer)
@@ -342,11 +351,3 @@ class FeedClient:
         except Exception as error:
             # An OSError of a subscriber must not count as an error of the network.
             raise _SubscriberFailed(f"a subscriber to the metadata failed: {error!r}") from error
-
-
-def _freeing(records: list[Any]) -> Generator[None, None, None]:
-    """Drop the records of a response in time slices."""
-    while records:
-        del records[-ELEMENTS_PER_SLICE:]
-        if records:
-            yield
