@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 import weakref
 from itertools import pairwise
 from pathlib import Path
@@ -125,6 +126,23 @@ def test_retention_keeps_a_segment_with_a_new_record_between_its_slices(tmp_path
     append(log, [b"new"], timestamp_ms=NOW_MS)
     assert run_to_completion(work) == 0
     assert (values_of(log), len(log.segments)) == ([b"old", b"new"], 1)
+    manager.close()
+
+
+@pytest.mark.parametrize("batches", [1, 4], ids=["small", "with reserved space"])
+def test_retention_rolls_and_deletes_records_without_timestamps(
+    tmp_path: Path, batches: int
+) -> None:
+    """Their age is that of the file, which a roll changes when it releases reserved space."""
+    manager = open_manager(tmp_path, LogConfig(retention_ms=60_000))
+    log = manager.create(TopicPartition("t", 0), TOPIC_ID)
+    for _ in range(batches):
+        append(log, [bytes(900_000)], timestamp_ms=-1)
+    os.utime(log.segments.active.file.path, (1, 1))
+    now_ms = int(time.time() * 1000)
+    manager.load_for_retention(now_ms)
+    assert run_to_completion(manager.retain(now_ms, wait=False)) == 1
+    assert log.segments.bases == [batches]
     manager.close()
 
 

@@ -422,6 +422,9 @@ class LogSegment:
     def make_inactive(self) -> None:
         """Allow the indexes to be dropped from memory. Called when they are closed."""
         self.active = False
+        if self.max_timestamp < 0:
+            with suppress(OSError):  # before the release, which changes it
+                self._modified_ms = self._pool.files.modified_ms(self.file.path)
         self._release_reserved_space()
         self._cache.touch(self, _index_bytes(*self.indexes()))
 
