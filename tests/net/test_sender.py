@@ -23,6 +23,7 @@ from odradek.net.limits import (
     SMALL_REGION_COST_BYTES,
 )
 from odradek.net.sender import Sender
+from odradek.results import PendingResult
 from tests.helpers.mock_transport import MockTransport
 from tests.net.support import (
     DEADLINE_S,
@@ -229,6 +230,29 @@ def test_a_region_beyond_the_end_of_its_file_ends_the_connection(
     run(main())
     assert files.open_regions == [0]
     assert "truncated" in caplog.text
+
+
+@transfers
+def test_no_later_response_is_sent_in_place_of_a_region_that_ends_early(
+    tmp_path: Path, use_sendfile: bool
+) -> None:
+    """Otherwise the client would take the later response for records."""
+    files = FileServer(tmp_path, 200_000)
+    first: PendingResult[Any] = PendingResult()
+    replies: list[Any] = [first, [b"later" * 1_000]]
+
+    async def main() -> None:
+        async with serving(lambda *_: replies.pop(0), use_sendfile=use_sendfile) as server:
+            peer = await Peer.connect(server)
+            await peer.send(frame(b"1") + frame(b"2"))
+            await until(lambda: not replies)
+            region = CountedRegion(files.open_regions, files.file, 0, 300_000)
+            first.complete([b"header", region, b"end"])
+            assert b"later" not in await peer.read(1_000_000)
+            peer.close()
+
+    run(main())
+    assert files.open_regions == [0]
 
 
 @on_both_loops

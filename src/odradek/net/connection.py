@@ -674,7 +674,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if reason is not None:
             logger.log(level, "closing the connection from %s immediately: %s", self._peer, reason)
-        self._hold |= _CLOSING
+        self._hold |= _CLOSING | _UNSENT  # no later response is sent in place of the dropped bytes
         self._stopping = True
         self._sender.drop()
         # asyncio's transport must not be aborted while it calls `resume_writing`.
