@@ -73,6 +73,23 @@ def test_a_muted_connection_starts_no_request_and_others_continue() -> None:
     run(scenario())
 
 
+def test_a_muted_connection_closes_after_a_large_response_whose_peer_has_ended_its_stream() -> None:
+    def dispatch(connection: Any, view: memoryview) -> list[bytes]:
+        connection.mute(LONG_S)
+        return [bytes(5_000_000)]
+
+    async def scenario() -> None:
+        async with serving(dispatch) as server:
+            peer = await Peer.connect(server, receive_buffer=8_192)
+            await peer.send(frame(b"x"))
+            peer.sock.shutdown(1)
+            assert len(await peer.read_frame()) == 5_000_000
+            assert await peer.ended()
+            peer.close()
+
+    run(scenario())
+
+
 def test_the_longest_of_several_pauses_counts() -> None:
     async def scenario() -> None:
         async with muted(SHORT_S) as (_, peer, connection):

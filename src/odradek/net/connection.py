@@ -322,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
         self._eof = True
         if self._receive.kept and self._hold and not self._hold & _CLOSING:
             return True
-        self._hold |= _CLOSING
+        self._hold = self._hold & ~_MUTED | _CLOSING
         self._stopping = True
         return self._sender.busy  # then `_finish` closes, after the rest of the responses
 
