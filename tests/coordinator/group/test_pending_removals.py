@@ -20,7 +20,14 @@ from odradek.protocol.messages.offset_delete_response import OffsetDeleteRespons
 from odradek.result_tasks import wait
 from odradek.results import Result, gather
 from odradek.slicing import ELEMENTS_PER_SLICE
-from tests.coordinator.group.offsets.test_long_commits import COUNT, SLICES, committed, iterations
+from tests.coordinator.group.offsets.test_long_commits import (
+    COUNT,
+    SLICES,
+    VERSION,
+    committed,
+    iterations,
+    request,
+)
 from tests.coordinator.group.on_disk import OFFSETS_ID, OnDisk, coordinator, image_of, topic
 from tests.coordinator.group.test_group_coordinator import commit as commit_one
 from tests.helpers.event_loop import on_loop
@@ -186,6 +193,29 @@ async def test_a_topic_that_exists_again_between_two_slices_has_no_offsets(
         commit_one(state, 5)
         await iterations()
         assert [value.offset for value in of_group(state)["t"].values()] == [5]
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+@on_loop
+async def test_a_commit_before_the_coordinator_gets_the_image_of_a_new_topic_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    async with coordinator(tmp_path) as state:
+        await with_offsets(state, monkeypatch)
+        delete_topic(state)
+        old = state.image
+        # The broker creates the partitions of the topic in time slices, with the new image.
+        state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", b"n" * 16))
+        if is_long:
+            await wait(state.groups.offsets.commit_in_slices(request({"t": 1}), VERSION))
+        else:
+            commit_one(state, 5)
+        kept = dict(of_group(state)["t"])
+        assert list(kept) == [0]
+        await iterations()
+        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
+        await iterations()
+        assert of_group(state)["t"] == kept
 
 
 @on_loop

@@ -87,6 +87,8 @@ class OffsetRequests:
         self._deleted_topics: dict[int, set[str]] = {}
         # The deleted topics whose offsets are being removed, and the work that removes them.
         self._forgotten: list[tuple[Sequence[str], Generator[None, None, None]]] = []
+        # The image with which `_forgotten` was compared last.
+        self._compared: MetadataImage | None = None
 
     def _context(self) -> CommitContext:
         return CommitContext(self._shards.image(), self._clock.time_ms(), self._metadata_max)
@@ -95,6 +97,8 @@ class OffsetRequests:
 
     def commit(self, request: OffsetCommitRequest, version: int) -> Result[OffsetCommitResponse]:
         """Handle OffsetCommit. The result is done when the records are committed."""
+        if self._forgotten:
+            self._finish_before_commit()
         shard = group = None
         try:
             shard = self._shards.of(request.group_id)
@@ -165,6 +169,8 @@ class OffsetRequests:
         if not has_same_topics:
             # Rare, so it may take one long slice: the offsets of a deleted topic must not return.
             return unsliced()
+        if self._forgotten:
+            self._finish_before_commit()
         offsets = self._shards.of(request.group_id).offsets
         written = write(block, response)
         yield from offsets.applying(request.group_id)
@@ -193,6 +199,8 @@ class OffsetRequests:
 
         The offsets are pending when the result is done. The marker of the transaction commits them.
         """
+        if self._forgotten:
+            self._finish_before_commit()
         shard = None
         try:
             shard = self._shards.of_members(request.group_id)
@@ -357,9 +365,16 @@ class OffsetRequests:
 
         Offsets of the new topic may be committed from now on.
         """
+        self._compared = image
         for topics, work in list(self._forgotten):
             if any(topic in image.topics_by_name for topic in topics):
                 run_to_completion(work)
+
+    def _finish_before_commit(self) -> None:
+        """Do so before a commit, which may precede the call for the image that it uses."""
+        image = self._shards.image()
+        if image is not self._compared:
+            self.finish_forgetting(image)
 
     def _forgetting(self, topics: Sequence[str]) -> Generator[None, None, None]:
         limits = SliceLimits(self._clock)
