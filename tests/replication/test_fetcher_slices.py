@@ -20,6 +20,7 @@ from odradek.replication.followed_replica import FollowedReplica
 from odradek.replication.leader_offsets import LOOKUPS_A_REQUEST_MAX
 from odradek.replication.replica_fetcher import (
     FLUSH_COST,
+    LONG_REQUEST_MIN,
     RETRY_MS,
     SLICE_COST_MAX,
     TRUNCATION_COST,
@@ -27,6 +28,7 @@ from odradek.replication.replica_fetcher import (
 from tests.helpers.time_slices import count_slices
 from tests.replication.scripted_leader import (
     LIST_OFFSETS_VERSION,
+    SETTINGS,
     Follower,
     append,
     batch_at,
@@ -265,6 +267,7 @@ def test_append_rolls_few_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_many_partitions_of_a_response_are_visited_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(fetch_session_handler, "PARTITIONS_A_REQUEST_MAX", 250)
     slices = count_slices(monkeypatch)
 
     async def test(it: Follower) -> None:
@@ -510,6 +513,28 @@ def test_request_names_a_limited_number_of_partitions(tmp_path: Path) -> None:
     run_follower(tmp_path, test)
 
 
+def test_two_long_requests_are_made_in_two_time_slices(tmp_path: Path) -> None:
+    count = LONG_REQUEST_MIN + 1
+
+    async def test(it: Follower) -> None:
+        partitions = [it.partition(number) for number in range(2 * count)]
+        it.follow_in_sync(*partitions[:count])
+        await until(lambda: "in-sync" in [each.purpose for each in it.channels])
+        it.follow(*partitions[count:])
+        await until(lambda: bool(it.catch_up.asked))
+        it.catch_up.lose()
+        it.in_sync.lose()
+        it.timers.advance(SETTINGS.backoff_ms)
+        requests = [len(channel.asked) for channel in (it.in_sync, it.catch_up)]
+        assert sum(requests) == 1
+        await asyncio.sleep(0)
+        assert len(it.in_sync.partitions) == len(it.catch_up.partitions) == count
+        await asyncio.sleep(0)
+        assert len(it.in_sync.asked) == len(it.catch_up.asked) == 1
+
+    run_follower(tmp_path, test)
+
+
 def test_truncations_of_many_partitions_are_begun_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -550,6 +575,7 @@ def test_flushes_of_many_partitions_are_begun_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_slice = SLICE_COST_MAX // FLUSH_COST
+    monkeypatch.setattr(fetch_session_handler, "PARTITIONS_A_REQUEST_MAX", a_slice + 10)
 
     async def test(it: Follower) -> None:
         partitions = [it.partition(number) for number in range(a_slice + 10)]

@@ -34,9 +34,9 @@ from odradek.slicing import ELEMENTS_PER_SLICE
 if TYPE_CHECKING:
     from odradek.ids import Uuid
 
-PARTITIONS_A_REQUEST_MAX = 250
+PARTITIONS_A_REQUEST_MAX = 125
 """Maximum number of partitions in a request, which bounds the time slices in which it is made,
-encoded and decoded. It is made in 0.5 ms, or in 3 ms if the partitions are not in the processor's
+encoded and decoded. It is made in 0.3 ms, or in 3 ms if the partitions are not in the processor's
 caches. The others follow in the next request.
 """
 

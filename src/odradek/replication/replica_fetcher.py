@@ -104,6 +104,9 @@ WOKEN_PER_SLICE = 100
 PARTITIONS_WITH_DECODING_MAX = 50
 """Largest number of partitions of a response that are applied in the time slice that decodes it."""
 
+LONG_REQUEST_MIN = 50
+"""Number of partitions above which a request is the last one that is made in its time slice."""
+
 RETRY_MS = 50
 """Delay before the request after a lost one. It doubles up to `replica.fetch.backoff.ms`."""
 
@@ -331,12 +334,16 @@ class ReplicaFetcher:
     # --- requests ---
 
     def fetch(self) -> None:
-        """Send the requests that are due."""
+        """Send the requests that are due. Each long one is the last of its time slice."""
         if self._stopped:
             return
         for connection in self._connections:
-            if connection.session.is_due:
+            session = connection.session
+            if session.is_due:
                 self._send(connection)
+                if session.is_busy and len(session.named) > LONG_REQUEST_MIN:
+                    self._parts.loop.call_soon(self.fetch)
+                    return
 
     def _send(self, connection: _Connection) -> None:
         if connection.retry_ms is not None:
