@@ -119,6 +119,16 @@ def enable_after_imports() -> None:
         gc.enable()
 
 
+def break_cycle(transport: object) -> None:
+    """Break the reference cycle of asyncio's transport of a socket, whose connection was lost.
+
+    The transport holds its own method that reads, and never uses it again. A transport of uvloop
+    has no such cycle.
+    """
+    if hasattr(transport, "_read_ready_cb"):
+        transport._read_ready_cb = None
+
+
 def middle_objects() -> int:
     """Return the number of objects in the middle generation."""
     return len(gc.get_objects(generation=1))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
+import weakref
 from typing import Any
 
 import pytest
@@ -638,3 +640,32 @@ def test_peers_on_other_machines_have_the_congestion_control_of_the_system(
     with socket.socket() as fresh:
         usual = congestion_control(fresh)
     assert asyncio.run(congestion_controls()) == [b"reno", usual]
+
+
+@on_both_loops
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_closed_connection_is_in_no_reference_cycle(loop: str, reset: bool) -> None:
+    """A broker freezes its objects, so a cycle would stay for ever."""
+    transports: list[weakref.ref[Any]] = []
+
+    def dispatch(connection: Any, view: memoryview) -> list[bytes]:
+        transports.append(weakref.ref(connection._transport))
+        return echo(connection, view)
+
+    async def main() -> None:
+        async with serving(dispatch) as server:
+            peer = await Peer.connect(server)
+            assert await responds(peer)
+            if reset:
+                peer.reset()
+            else:
+                peer.close()
+            await until(lambda: not server.connections)
+            await iterations(20)
+            assert [each() for each in transports] == [None]
+
+    gc.disable()
+    try:
+        run(main(), loop)
+    finally:
+        gc.enable()

@@ -24,6 +24,7 @@ from odradek.client.channel_state import (
     Write,
     no_handshake,
 )
+from odradek.collector import break_cycle
 from odradek.environment.environment import Environment
 from odradek.environment.timers import Timer
 from odradek.protocol.codec import Message
@@ -292,5 +293,6 @@ class _Link(asyncio.BufferedProtocol):
         self._channel._set_writable(self, True)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        break_cycle(self._transport)
         reason = "the broker closed the connection" if exc is None else f"connection lost: {exc}"
         self._channel._lost(self, ConnectionResetError(reason))

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from odradek.collector import break_cycle
 from odradek.environment.network import StreamSocket, plain_address
 from odradek.environment.timers import Timers
 from odradek.net.budget import MemoryBudget, QueuedResponses, ReceivedAhead, UnsentResponses
@@ -347,6 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         shared = self._shared
         self.closed = True
         self._hold |= _CLOSING
+        break_cycle(self._transport)
         self._receive.clear()
         shared.ahead.remove(self)
         self._sender.drop()

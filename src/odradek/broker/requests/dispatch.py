@@ -307,7 +307,7 @@ class Dispatcher:
         encoded = _when_done(result, entry, context, _encoded_sliced)
         del result
         await wait_executed(encoded)
-        await in_slices(freeing(context.arrays))
+        begin(freeing(context.arrays), "freeing of a request")
         return encoded
 
     def _load(self, connection: Connection, api_key: int, version: int) -> _Entry:
