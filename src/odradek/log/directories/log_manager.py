@@ -422,7 +422,7 @@ class LogManager:
         Yield None for a log that is not assigned, because the caller counts it in its time slices.
         A log that is deleted in the meantime is freed when the iteration has passed it.
         """
-        logs = deque(list(self._logs.values()))
+        logs = deque(self._logs.values())  # in one step for other threads, as a list would be
         while logs:
             log = logs.popleft()
             yield log if log.topic_partition in self._assigned else None
