@@ -470,14 +470,18 @@ def test_long_replays_run_in_time_slices() -> None:
 @pytest.mark.parametrize("removes", [False, True])
 def test_partitions_of_the_old_image_are_freed_in_time_slices(removes: bool) -> None:
     """Otherwise all partitions that a change has replaced are freed in one slice."""
-    count = 500
+    count, replicas = 500, ids(77, 78)  # no image of another test in the process has these
 
     def alive() -> int:
         gc.collect()
-        return sum(isinstance(each, PartitionImage) for each in gc.get_objects())
+        images = (each for each in gc.get_objects() if isinstance(each, PartitionImage))
+        return sum(each.replicas == replicas for each in images)
 
-    before = alive()
-    old = large_images(count)[0]
+    partitions = [
+        PartitionImage(number, BrokerId(77), 5, 8, replicas, replicas) for number in range(count)
+    ]
+    old = image_of(TopicImage(TopicName("t"), A, partitions))
+    del partitions
     (topic_id,) = old.topics_by_id
     delta = MetadataDelta(old)
     if removes:
@@ -487,7 +491,7 @@ def test_partitions_of_the_old_image_are_freed_in_time_slices(removes: bool) -> 
             delta.replay(PartitionChangeRecord(number, topic_id, isr=[1]))
     new = delta.apply(AT)
     del old
-    found = [alive() - before, *(alive() - before for _ in delta.releasing()), alive() - before]
+    found = [alive(), *(alive() for _ in delta.releasing()), alive()]
     left = 0 if removes else count
     assert (found[0], found[-1]) == (left + count, left)
     freed = [one - next_one for one, next_one in pairwise(found)]

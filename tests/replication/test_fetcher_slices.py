@@ -15,12 +15,14 @@ from odradek.errors import ErrorCode, KafkaError
 from odradek.log.truncation import LogTruncations
 from odradek.log.unified_log import UnifiedLog
 from odradek.replication import fetch_session_handler, replica_fetcher
-from odradek.replication.fetch_session_handler import PARTITIONS_A_REQUEST_MAX
+from odradek.replication.fetch_session_handler import (
+    LONG_REQUEST_MIN,
+    PARTITIONS_A_REQUEST_MAX,
+)
 from odradek.replication.followed_replica import FollowedReplica
 from odradek.replication.leader_offsets import LOOKUPS_A_REQUEST_MAX
 from odradek.replication.replica_fetcher import (
     FLUSH_COST,
-    LONG_REQUEST_MIN,
     RETRY_MS,
     SLICE_COST_MAX,
     TRUNCATION_COST,

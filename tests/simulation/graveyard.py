@@ -39,6 +39,8 @@ class Graveyard:
         """Drop the objects, and the events that refer to them. Ignore errors of destructors."""
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         logging.disable(logging.CRITICAL)
+        # A coroutine that ends may ask for the loop. Without this, asyncio makes one for it.
+        asyncio.set_event_loop(None)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # coroutines that were never awaited

@@ -41,6 +41,10 @@ caches. The others follow in the next request.
 """
 
 
+LONG_REQUEST_MIN = 50
+"""Number of partitions above which a request is the last one that is made in its time slice."""
+
+
 class InvalidFetchResponse(Exception):
     """The response does not belong to the session. It costs the connection."""
 
@@ -101,6 +105,8 @@ class FetchSessionHandler:
         self._changed: dict[ReplicaKey, None] = {}
         self.named: Collection[ReplicaKey] = ()
         """The partitions that the last request named."""
+        self.is_long = False
+        """The last request named more than `LONG_REQUEST_MIN` partitions, or there were more."""
 
     # --- partitions ---
 
@@ -172,7 +178,9 @@ class FetchSessionHandler:
             self._begin_session()
         parts = FetchRequestParts(self._session_id, self._epoch)
         changed = self._changed
-        if len(changed) <= PARTITIONS_A_REQUEST_MAX:
+        count = len(changed)
+        self.is_long = count > LONG_REQUEST_MIN
+        if count <= PARTITIONS_A_REQUEST_MAX:
             self._changed, self.named = {}, changed
             self._name(changed, parts)
             return parts

@@ -104,9 +104,6 @@ WOKEN_PER_SLICE = 100
 PARTITIONS_WITH_DECODING_MAX = 50
 """Largest number of partitions of a response that are applied in the time slice that decodes it."""
 
-LONG_REQUEST_MIN = 50
-"""Number of partitions above which a request is the last one that is made in its time slice."""
-
 RETRY_MS = 50
 """Delay before the request after a lost one. It doubles up to `replica.fetch.backoff.ms`."""
 
@@ -341,7 +338,7 @@ class ReplicaFetcher:
             session = connection.session
             if session.is_due:
                 self._send(connection)
-                if session.is_busy and len(session.named) > LONG_REQUEST_MIN:
+                if session.is_long and session.is_busy:
                     self._parts.loop.call_soon(self.fetch)
                     return
 

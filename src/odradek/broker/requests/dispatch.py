@@ -307,7 +307,11 @@ class Dispatcher:
         encoded = _when_done(result, entry, context, _encoded_sliced)
         del result
         await wait_executed(encoded)
-        begin(freeing(context.arrays), "freeing of a request")
+        try:
+            await in_slices(freeing(context.arrays))
+        except asyncio.CancelledError:
+            encoded.cancel()
+            raise
         return encoded
 
     def _load(self, connection: Connection, api_key: int, version: int) -> _Entry:

@@ -100,7 +100,9 @@ def _each_partition(
     clock: Clock | None,
 ) -> Generator[None, None, Result[list[A]]]:
     responses: list[A] = []
-    left, ends_ms = ELEMENTS_PER_SLICE, _end_of_slice(clock)
+    left, ends_ms = ELEMENTS_PER_SLICE, math.inf
+    if clock is not None:
+        ends_ms = clock.monotonic_ms() + SLICE_MS
     for topic in topics:
         values: list[R] = []
         left -= 1  # so that topics with few or no partitions count, too
