@@ -333,8 +333,8 @@ class MetadataDelta:
     def releasing(self) -> Generator[None, None, None]:
         """Drop the contents in time slices, after their last use.
 
-        The interpreter frees 10,000 partitions in ten milliseconds. Those that the records have
-        replaced or removed are freed here, too, unless the old image has other users.
+        The interpreter frees 10,000 partitions in ten milliseconds. The partitions that the records
+        have replaced or removed are freed here, too, unless the old image has other users.
         """
         self.image = MetadataImage()
         left = ELEMENTS_PER_SLICE

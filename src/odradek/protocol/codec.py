@@ -66,7 +66,7 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
         UnknownVersion: The message has no such version. The returned function raises
             `MalformedMessage`.
     """
-    return _function(cls, version, "decode", False)  # type: ignore[no-any-return]
+    return _function(cls, version, "decode")  # type: ignore[no-any-return]
 
 
 def request_decoder(cls: type[M], version: int) -> RequestDecoder[M]:
@@ -75,7 +75,7 @@ def request_decoder(cls: type[M], version: int) -> RequestDecoder[M]:
     The function raises `TooManyElements` for more than `elements_max` elements, and otherwise
     fails like `decoder`.
     """
-    return _function(cls, version, "decode", False)  # type: ignore[no-any-return]
+    return _function(cls, version, "decode")  # type: ignore[no-any-return]
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
@@ -85,7 +85,7 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
         UnknownVersion: The message has no such version. The returned function raises
             `UnencodableMessage`, and may have appended a part of the message before.
     """
-    return _function(cls, version, "encode", False)  # type: ignore[no-any-return]
+    return _function(cls, version, "encode")  # type: ignore[no-any-return]
 
 
 def decoding(
@@ -95,11 +95,7 @@ def decoding(
 
     The first use of a version compiles its codec in time slices of its own.
     """
-    decode = _functions.get((cls, version, "decode", True))
-    if decode is None:
-        yield
-        decode = yield from _compiling(cls, version, "decode", True)
-        yield
+    decode = yield from _sliced_function(cls, version, "decode")
     return (yield from decode(view, pos))  # type: ignore[no-any-return]
 
 
@@ -108,17 +104,22 @@ def encoding(cls: type[M], version: int, message: M, append: Append) -> Generato
 
     The first use of a version compiles its codec in time slices of its own.
     """
-    encode = _functions.get((cls, version, "encode", True))
-    if encode is None:
-        yield
-        encode = yield from _compiling(cls, version, "encode", True)
-        yield
+    encode = yield from _sliced_function(cls, version, "encode")
     yield from encode(message, append)
 
 
-def _function(cls: type[Message], version: int, which: str, sliced: bool) -> Any:
-    found = _functions.get((cls, version, which, sliced))
-    return found or run_to_completion(_compiling(cls, version, which, sliced))
+def _function(cls: type[Message], version: int, which: str) -> Any:
+    found = _functions.get((cls, version, which, False))
+    return found or run_to_completion(_compiling(cls, version, which, False))
+
+
+def _sliced_function(cls: type[Message], version: int, which: str) -> Generator[None, None, Any]:
+    found = _functions.get((cls, version, which, True))
+    if found is None:
+        yield
+        found = yield from _compiling(cls, version, which, True)
+        yield
+    return found
 
 
 def _compiling(

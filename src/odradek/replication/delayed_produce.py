@@ -70,7 +70,7 @@ class DelayedProduce(DelayedOperation):
         """Start to watch many partitions in time slices.
 
         A partition whose leader epoch changes before its slice fails. Its log may have been
-        truncated since, so its high watermark is that of other records.
+        truncated since, so its high watermark may belong to other records.
         """
         epochs = [partition.leader_epoch for partition in partitions]
         for start in range(0, len(partitions), WATCHES_PER_SLICE):

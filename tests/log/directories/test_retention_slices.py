@@ -133,7 +133,7 @@ def test_retention_keeps_a_segment_with_a_new_record_between_its_slices(tmp_path
 def test_retention_rolls_and_deletes_records_without_timestamps(
     tmp_path: Path, batches: int
 ) -> None:
-    """Their age is that of the file, which a roll changes when it releases reserved space."""
+    """The file has their age, and a roll changes it when it releases reserved space."""
     manager = open_manager(tmp_path, LogConfig(retention_ms=60_000))
     log = manager.create(TopicPartition("t", 0), TOPIC_ID)
     for _ in range(batches):
