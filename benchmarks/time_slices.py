@@ -6,6 +6,10 @@ Each broker is `odradek serve` with `benchmarks.slice_recorder`, on a real ZooKe
 are librdkafka, and a wire client for the first request of each kind. The last line on stdout is the
 JSON object of `benchmarks.slice_figures`. `make evidence-time-slices` runs it.
 
+Before the first phase and after the last one, `benchmarks.slice_control` measures callbacks of
+constant work. The phases begin when the file system makes new files at its usual cost, see
+`benchmarks.file_creation`.
+
 `--causes` prints the causes of the slices above 5 ms, too. `--keep` keeps the files of the run.
 No phase has transactions, because this release does not complete a transaction with partitions that
 other brokers than its coordinator lead.
@@ -36,7 +40,8 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from benchmarks import slice_figures
+from benchmarks import slice_control, slice_figures
+from benchmarks.file_creation import await_cheap_files
 from benchmarks.many_partitions import allow_open_files
 from benchmarks.slice_figures import Mark, Process
 from odradek.protocol.messages.describe_cluster_request import DescribeClusterRequest
@@ -57,6 +62,8 @@ SMALL_RECORDS_EACH = 20_000
 SEGMENTS_EACH = 400
 REPLICATION_FACTOR = 3
 DEADLINE_S = 120.0
+CONTROL_S = 20.0
+"""Duration of each of the two runs with callbacks of constant work."""
 QUIET_S = 0.3
 """Pause between two phases, longer than the counts of the recorder."""
 FIRST_RESPONSE_S = 3.0
@@ -414,12 +421,16 @@ def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
     """Run all phases and return their figures."""
     with start_zookeeper(work / "zookeeper") as zookeeper:
         cluster = Cluster(work, zookeeper, options.seed, options.scale, stacks=options.stacks)
+        control = {}
         try:
+            control["before"] = slice_control.measured(len(BROKERS), CONTROL_S)
             for phases in PHASES:
+                await_cheap_files(work / "files" / phases.__name__, report)
                 phases(cluster)
+            control["after"] = slice_control.measured(len(BROKERS), CONTROL_S)
         finally:
             cluster.kill_all()
-            found = cluster.figures()
+            found = {**cluster.figures(), "control": control}
             # For --keep, also after a failure.
             (work / "figures.json").write_text(json.dumps(found), encoding="utf-8")
         return found

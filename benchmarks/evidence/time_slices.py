@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from benchmarks import slice_figures, time_slices
 from benchmarks.evidence.experiment import CommandExperiment, first_missing
 from benchmarks.evidence.record import Record, Values
+from benchmarks.slice_control import Noise
 from benchmarks.slice_figures import Cause, Phase
 from benchmarks.slice_recorder import LIMIT_MS
 from benchmarks.tables import judged, show, table
 
 HEAD = ["phase", "callbacks", "above 5 ms", "longest, ms of CPU", "its wall time, ms", "target"]
+CONTROL_HEAD = ["constant work, measured", "callbacks", "above 5 ms", "longest, ms of CPU"]
 CAUSES_HEAD = ["phase", "cause", "slices", "median, ms", "longest, ms", "collections in it, ms"]
 
 
@@ -33,6 +37,7 @@ class TimeSlices(CommandExperiment):
             "replication_factor": time_slices.REPLICATION_FACTOR,
             "limit_ms": LIMIT_MS,
             "event_loop": "asyncio",
+            "control_s": time_slices.CONTROL_S,
         }
 
     def next_unit(self, record: Record) -> str | None:
@@ -51,6 +56,9 @@ class TimeSlices(CommandExperiment):
             self.name: "\n".join(text),
             f"{self.name}.causes": "\n\n".join(
                 "\n".join(cause_table(values["phases"])) for values in record.values.values()
+            ),
+            f"{self.name}.control": "\n".join(
+                control_table(values.get("control", {}) for values in record.values.values())
             ),
             f"{self.name}.summary": summary(record),
         }
@@ -86,6 +94,16 @@ def cause_table(phases: list[Phase]) -> list[str]:
 def _cause(cause: Cause) -> list[str]:
     figures = [cause.median_ms, cause.longest_ms, cause.collections_ms]
     return [cause.phase, f"`{cause.cause}`", str(cause.slices), *map(show, figures)]
+
+
+def control_table(runs: Iterable[dict[str, Noise]]) -> list[str]:
+    """Return the table of the callbacks of constant work."""
+    rows = [
+        [name, f"{noise['callbacks']:,}", f"{noise['above']:,}", show(noise["longest_ms"])]
+        for run in runs
+        for name, noise in run.items()
+    ]
+    return table(CONTROL_HEAD, rows) if rows else ["The record has no such callbacks."]
 
 
 def summary(record: Record) -> str:
