@@ -307,7 +307,7 @@ def test_every_cited_rule_of_kafka_is_on_its_page() -> None:
 
 def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
     """Time comes in by constructor: only `clock.py` reads the clock (the tools may, too)."""
-    tools = {"cli", "demo", "pipeline", "testing"}
+    tools = {"cli", "demo", "launcher", "pipeline", "testing"}
     offenders = [
         _name(path)
         for path in PRODUCT
@@ -320,7 +320,7 @@ def test_the_product_never_sleeps_or_reads_the_time_by_itself() -> None:
 
 def test_the_product_waits_on_the_timers_of_its_environment() -> None:
     """A test or the simulator controls these timers, but not the time of the event loop."""
-    tools = {"cli", "client", "demo", "environment", "pipeline", "testing"}
+    tools = {"cli", "client", "demo", "environment", "launcher", "pipeline", "testing"}
     waits = r"(?<!timers)\.call_later\(|\.call_at\(|asyncio\.sleep\((?!0\))|asyncio\.wait_for\("
     offenders = [
         _name(path)
@@ -390,7 +390,7 @@ def _system_uses(node: ast.AST) -> set[str]:
 
 def test_the_broker_reaches_the_operating_system_through_its_environment_alone() -> None:
     """The simulator replaces `environment/`, so it controls all that a broker can observe."""
-    tools = {"cli", "demo", "environment", "pipeline", "testing"}
+    tools = {"cli", "demo", "environment", "launcher", "pipeline", "testing"}
     found: dict[str, set[str]] = {}
     for path in PRODUCT:
         relative = path.relative_to(SOURCE)
@@ -597,7 +597,7 @@ USED_ELSEWHERE = {
 
 def test_every_function_of_the_broker_is_used_by_the_product() -> None:
     """A function that only tests call belongs to the tests. A name that occurs counts as a use."""
-    tools = {"cli", "client", "demo", "pipeline", "protocol", "testing"}
+    tools = {"cli", "client", "demo", "launcher", "pipeline", "protocol", "testing"}
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PRODUCT}
     used = {
         name

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from odradek import __version__
 from odradek.cli import (
+    cluster,
     config,
     consume,
     demo,
@@ -67,6 +68,9 @@ app = typer.Typer(
 )
 app.add_typer(topic.app, name="topic", help="Create, list, describe, alter and delete topics.")
 app.add_typer(group.app, name="group", help="Show consumer groups and set their offsets.")
+app.add_typer(
+    cluster.app, name="cluster", help="Run a cluster on this host; show and change clusters."
+)
 app.add_typer(config.app, name="config", help="Show and set configs of topics, brokers and groups.")
 app.add_typer(log.app, name="log", help="Show and check the files of topics.")
 app.add_typer(quota.app, name="quota", help="Show and set quotas of users and clients.")

@@ -23,10 +23,10 @@ from typing import TypeVar
 from odradek.environment.files import READ, Buffer, RealFiles
 from odradek.environment.network import ListeningSocket, ListenOptions, StreamSocket
 from odradek.environment.sockets import SocketNetwork
+from odradek.launcher.plan import HOST
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
-HOST = "127.0.0.1"
 POLL_S = 0.02
 """Interval of the checks whether a partition has healed."""
 

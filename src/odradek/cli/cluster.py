@@ -1,0 +1,81 @@
+"""`odradek cluster`: run a cluster on this host, and look after clusters anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odradek.cli.output import CommandError, parse_assignments
+from odradek.config.listeners import PORT_MAX
+
+BROKERS_MAX = 100
+DEFAULT_BASE_PORT = 9092
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("up")
+def up(
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Directory of logs and data.")
+    ],
+    brokers: Annotated[
+        int, typer.Option("--brokers", min=1, max=BROKERS_MAX, help="Number of brokers.")
+    ] = 3,
+    base_port: Annotated[
+        int,
+        typer.Option(
+            "--base-port",
+            min=1,
+            max=PORT_MAX,
+            help="Port of the first broker. The others and ZooKeeper have the following ports.",
+        ),
+    ] = DEFAULT_BASE_PORT,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper",
+            metavar="HOST:PORT[/PATH]",
+            help="Use this ZooKeeper (default: start one from PySpark's jars).",
+        ),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Set one of Kafka's broker configs; repeatable."
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each process as one line of JSON.")
+    ] = False,
+) -> None:
+    """Run a cluster of broker processes on this host until Ctrl-C.
+
+    Prints each process with its pid, port and command line.
+    """
+    from odradek.cli.cluster_up import Reports, run_cluster
+    from odradek.launcher.plan import plan_cluster
+
+    if base_port + brokers > PORT_MAX:
+        raise CommandError(
+            f"{brokers} brokers from port {base_port} on need ports above {PORT_MAX}. Choose a"
+            " lower --base-port."
+        )
+    _check_zookeeper(zookeeper)
+    configs = parse_assignments(sets or (), "--set")
+    plan = plan_cluster(data.absolute(), brokers, base_port, zookeeper, configs)
+    run_cluster(plan, Reports(as_json))
+
+
+def _check_zookeeper(zookeeper: str | None) -> None:
+    if zookeeper is None:
+        return
+    from odradek.broker.zookeeper_cluster import parse_connect
+    from odradek.errors import KafkaError
+
+    try:
+        parse_connect(zookeeper)
+    except KafkaError:
+        raise CommandError(f"--zookeeper takes HOST:PORT[/PATH], not {zookeeper!r}.") from None
