@@ -13,7 +13,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.broker.transactions.late_transactions import LateTransactionWatch
+from odradek.broker.transactions.late_transactions import (
+    LateTransactionWatch,
+    finding_late_transactions,
+)
 from odradek.result_tasks import shielded
 from odradek.slicing import in_slices
 
@@ -128,7 +131,8 @@ class PeriodicTasks:
         services = self._services
         now_ms = services.clock.time_ms()
         max_timeout_ms = services.config.get_int("transaction.max.timeout.ms")
-        finding = services.replica_manager.finding_late_transactions(now_ms, max_timeout_ms)
+        partitions = services.replica_manager.partitions()
+        finding = finding_late_transactions(partitions, now_ms, max_timeout_ms)
         late = await in_slices(finding)
         self._late_transactions.warn(late, now_ms)
 

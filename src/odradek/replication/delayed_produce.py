@@ -1,6 +1,6 @@
-"""Requests that wait for other replicas or a flush: Produce and DeleteRecords (rules R3 and R8).
+"""Operations that wait for other replicas or a flush: Produce and DeleteRecords (rules R3 and R8).
 
-They are Kafka's ``DelayedProduce`` and ``DelayedDeleteRecords``.
+The requests are Kafka's ``DelayedProduce`` and ``DelayedDeleteRecords``.
 """
 
 from __future__ import annotations
@@ -109,6 +109,38 @@ class DelayedProduce(DelayedOperation):
 
     def on_complete(self) -> None:
         self._on_ready(self._errors)
+
+
+class HighWatermarkWait:
+    """A coordinator that waits until all records below an offset are committed.
+
+    It has no time limit. It ends without a call when the broker stops leading the partition.
+
+    Args:
+        offset: The offset.
+        reached: Called with the high watermark.
+    """
+
+    __slots__ = ("_offset", "_reached")
+
+    def __init__(self, offset: int, reached: Callable[[int], object]) -> None:
+        self._offset = offset
+        self._reached = reached
+
+    def watch(self, partition: Partition) -> None:
+        """Start to wait in a partition that this broker leads."""
+        if partition.log.high_watermark >= self._offset:
+            self._reached(partition.log.high_watermark)
+        else:
+            partition.watch_produce(self, self._offset)
+
+    def resolve(self, partition: Partition, error: ErrorCode) -> None:
+        """End the wait: the high watermark has reached the offset, or the leadership has ended.
+
+        Too few in-sync replicas are no reason to wait any longer: the records are committed.
+        """
+        if partition.log.high_watermark >= self._offset:
+            self._reached(partition.log.high_watermark)
 
 
 class DelayedDeleteRecords(DelayedOperation):

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition, Uuid, uuid_to_string
+from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
 from odradek.log.state.verification import NO_GUARD, Origin, VerificationGuard
 from odradek.metadata.image import NO_LEADER, MetadataImage
-from odradek.metadata.topics import INTERNAL_TOPICS
 from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import EndTransactionMarker, build_marker
 from odradek.replication.delayed_fetch import (
@@ -32,17 +32,17 @@ from odradek.replication.delayed_fetch import (
     FetchTarget,
     fetch,
 )
-from odradek.replication.delayed_produce import DelayedDeleteRecords, DelayedProduce
+from odradek.replication.delayed_produce import (
+    DelayedProduce,
+    HighWatermarkWait,
+)
 from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
 from odradek.replication.fetch_data import FetchPartitionData
 from odradek.replication.offset_lookup import OffsetLookup
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from odradek.replication.purgatory import Deadlines, Purgatory
-from odradek.replication.record_append import (
-    AppendEntry,
-    AppendResult,
-    RecordAppend,
-)
+from odradek.replication.record_append import AppendEntry, AppendResult, RecordAppend
+from odradek.replication.record_deletions import RecordDeletions
 from odradek.results import PendingResult, Result
 from odradek.slicing import ELEMENTS_PER_SLICE, end_slice, sliced
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from odradek.log.log_append_info import LogAppendInfo
     from odradek.log.log_dir import LogDir
     from odradek.log.log_read import LogReadInfo
-    from odradek.log.state.producer_state_manager import LateTransaction, ProducerEntry
+    from odradek.log.state.producer_state_manager import ProducerEntry
     from odradek.log.unified_log import UnifiedLog
     from odradek.metadata.delta import MetadataDelta, TopicDelta
     from odradek.metadata.image import PartitionImage, TopicImage
@@ -118,11 +118,22 @@ class ReplicaManager:
         self.fetches = Purgatory(loop, timers)
         self._deadlines = Deadlines(clock, timers)
         self._flushing: dict[Partition, asyncio.Task[None]] = {}
-        # DeleteRecords requests. They wait for fewer replicas when a broker is fenced.
-        self._delayed_deletions: dict[DelayedDeleteRecords, None] = {}
+        self._record_deletions = RecordDeletions(self._deadlines)
         self._deletions = TopicDeletions(log_manager, executor, loop, timers, deletions_finished)
+        self._leadership_changed: Callable[[TopicPartition], object] = lambda _: None
 
     # --- metadata ---
+
+    def on_leadership(self, changed: Callable[[TopicPartition], object]) -> None:
+        """Call `changed` with each internal partition that this broker begins or ends to lead.
+
+        `led_epoch` then returns its leader epoch. Repeated calls are possible.
+        """
+        self._leadership_changed = changed
+
+    def _report_leadership(self, partition: Partition) -> None:
+        if partition.internal:
+            self._leadership_changed(partition.topic_partition)
 
     def apply(
         self, delta: MetadataDelta, old_image: MetadataImage, new_image: MetadataImage
@@ -148,11 +159,7 @@ class ReplicaManager:
             yield from self._deletions.finish_recorded(new_image.deletions)
         yield from self._remove_topics(delta, new_image)
         if delta.brokers.changed:
-            for count, delayed in enumerate(tuple(self._delayed_deletions), 1):
-                if not delayed.completed:
-                    delayed.try_complete()
-                if not count % ELEMENTS_PER_SLICE:
-                    yield
+            yield from self._record_deletions.brokers_changed()
         # Before the partitions: the high watermark must not advance with a new ISR and an earlier
         # min.insync.replicas. The controller chose the ELR with the new value (KIP-966). A deposed
         # leader stops first: it must not commit records with an earlier ISR and a lower minimum.
@@ -222,6 +229,7 @@ class ReplicaManager:
         del self._partitions[key]
         self._partitions_by_id.pop((partition.topic_id, key.partition), None)
         partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._report_leadership(partition)
         self._unfollow(key)
         logger.warning("this broker is no longer a replica of %s: its log is kept", key)
 
@@ -260,6 +268,7 @@ class ReplicaManager:
         key = partition.topic_partition
         if image.leader != self._node_id:
             if partition.become_follower(image):
+                self._report_leadership(partition)
                 if image.leader == NO_LEADER:
                     self._unfollow(key)
                 elif self._fetcher_changes is not None:
@@ -275,6 +284,7 @@ class ReplicaManager:
         partition.become_leader(image)
         if partition.flush_due_offset:
             self.start_flush(partition)
+        self._report_leadership(partition)
 
     def _lead_truncated(self, partition: Partition, image: PartitionImage) -> None:
         """Become the leader after a truncation, unless the partition has changed since."""
@@ -343,6 +353,7 @@ class ReplicaManager:
             self._partitions_by_id.pop((topic.topic_id, image.partition), None)
             if partition is not None:
                 partition.stop(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self._report_leadership(partition)
                 self._unfollow(key)
                 keys.append(key)
         self.generation += 1  # again: a cache that was filled between two slices is out of date
@@ -409,6 +420,11 @@ class ReplicaManager:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or the partition's error.
         """
         return self._led(topic_partition, -1).log
+
+    def led_epoch(self, topic_partition: TopicPartition) -> int | None:
+        """Return the epoch in which this broker leads and serves a partition, or None."""
+        partition = self._partitions.get(topic_partition)
+        return None if partition is None or partition.error else partition.leader_epoch
 
     def _led(
         self,
@@ -587,20 +603,22 @@ class ReplicaManager:
         topic_partition: TopicPartition,
         batch: bytearray,
         guard: VerificationGuard = NO_GUARD,
+        leader_epoch: int = UNDEFINED_EPOCH,
     ) -> Result[LogAppendInfo]:
         """Append a coordinator's batch with acks=all, without a time limit.
 
         The result is done when the batch is committed. It fails with the KafkaError that prevented
         the commit. A transactional batch (of offsets) needs the `guard` of `start_verification`,
-        unless its transaction is already open in the partition.
+        unless its transaction is already open in the partition. With a `leader_epoch` (not -1), it
+        is appended only in this epoch.
 
         Raises:
-            KafkaError: Nothing was appended.
+            KafkaError: Nothing was appended: NOT_LEADER_OR_FOLLOWER in another epoch, and others.
         """
         origin = None
         if batch[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK:
             origin = Origin(guard, coordinator=True)
-        return self._append_committed(topic_partition, batch, origin)
+        return self._append_committed(topic_partition, batch, origin, leader_epoch)
 
     def append_marker(
         self,
@@ -611,8 +629,9 @@ class ReplicaManager:
         committed: bool,
         *,
         transaction_version: int = 1,
+        leader_epoch: int = UNDEFINED_EPOCH,
     ) -> Result[LogAppendInfo]:
-        """End the producer's transaction in one partition. The result is as for `append_internal`.
+        """End the producer's transaction in one partition, as `append_internal` appends a batch.
 
         A marker is also appended when the producer has no open transaction in the partition.
 
@@ -625,14 +644,21 @@ class ReplicaManager:
         now_ms = self.clock.time_ms()
         batch = build_marker(producer_id, producer_epoch, marker, now_ms)
         origin = Origin(NO_GUARD, True, marker, transaction_version)
-        return self._append_committed(topic_partition, batch, origin)
+        return self._append_committed(topic_partition, batch, origin, leader_epoch)
 
     def _append_committed(
-        self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
+        self,
+        topic_partition: TopicPartition,
+        batch: bytearray,
+        origin: Origin | None,
+        leader_epoch: int,
     ) -> Result[LogAppendInfo]:
         partition = self._partitions.get(topic_partition)  # `find` would be one more call
         if partition is None:
             raise KafkaError(self.unknown_code(*topic_partition))
+        if leader_epoch not in (UNDEFINED_EPOCH, partition.leader_epoch):
+            ended = f"leader epoch {leader_epoch} of {topic_partition} has ended"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, ended)
         info = partition.append(memoryview(batch), ACKS_ALL, self.clock.time_ms(), origin)
         if partition.log.high_watermark > info.last_offset:
             return Result(info)
@@ -668,6 +694,18 @@ class ReplicaManager:
             if partition.flush_due_offset:
                 self.start_flush(partition)
         delayed.watch()
+
+    def await_committed(
+        self, topic_partition: TopicPartition, offset: int, reached: Callable[[int], object]
+    ) -> None:
+        """Call `reached` with the high watermark when all records below `offset` are committed.
+
+        It is not called if this broker stops leading the partition before.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or the partition's error.
+        """
+        HighWatermarkWait(offset, reached).watch(self._led(topic_partition, UNDEFINED_EPOCH))
 
     # --- followers ---
 
@@ -750,6 +788,7 @@ class ReplicaManager:
     def _fail_partition(self, partition: Partition) -> None:
         if self._partitions.get(partition.topic_partition) is partition:
             partition.storage_failed()
+            self._report_leadership(partition)
             self._unfollow(partition.topic_partition)
             self._update_fetchers()
 
@@ -811,64 +850,7 @@ class ReplicaManager:
                 topic is only compacted, OFFSET_OUT_OF_RANGE above the high watermark, and as for
                 `log`.
         """
-        partition = self._led(topic_partition, -1)
-        log = partition.log
-        if topic_partition.topic in INTERNAL_TOPICS:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if not log.config.cleanup_delete:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION)
-        if offset == -1:
-            offset = log.high_watermark
-        if not 0 <= offset <= log.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{offset} is outside 0..{log.high_watermark} of {topic_partition}",
-            )
-        if offset > log.log_start_offset:
-            log.delete_records(offset)
-            partition.log_start_offset_raised()
-        low_watermark = partition.low_watermark
-        if low_watermark >= offset:
-            return Result(low_watermark)
-        return self._wait_deleted(partition, offset, timeout_ms)
-
-    def _wait_deleted(self, partition: Partition, offset: int, timeout_ms: int) -> Result[int]:
-        deleted: PendingResult[int] = PendingResult()
-
-        def finish(error: ErrorCode) -> None:
-            self._delayed_deletions.pop(delayed, None)
-            if error:
-                deleted.fail(KafkaError(error))
-            else:
-                deleted.complete(partition.low_watermark)
-
-        delayed = DelayedDeleteRecords(partition, offset, finish)
-        self._deadlines.add(delayed, timeout_ms)
-        self._delayed_deletions[delayed] = None
-        delayed.watch()
-        return deleted
-
-    # --- hanging transactions ---
-
-    def finding_late_transactions(
-        self, now_ms: int, transaction_max_timeout_ms: int
-    ) -> Generator[None, None, dict[TopicPartition, LateTransaction]]:
-        """Return the late transactions of the partitions that this broker leads, in time slices.
-
-        A transaction is late when it is open although it should have ended long ago. For each
-        partition the result has the transaction that holds back the last stable offset. Their
-        number is Kafka's metric ``PartitionsWithLateTransactionsCount``.
-        """
-        found: dict[TopicPartition, LateTransaction] = {}
-        for count, partition in enumerate(tuple(self._partitions.values()), 1):
-            if not count % ELEMENTS_PER_SLICE:
-                yield
-            if partition.error:
-                continue
-            late = partition.log.producers.late_transaction(now_ms, transaction_max_timeout_ms)
-            if late:
-                found[partition.topic_partition] = late
-        return found
+        return self._record_deletions.delete(self._led(topic_partition, -1), offset, timeout_ms)
 
     # --- the end ---
 

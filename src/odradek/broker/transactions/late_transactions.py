@@ -8,14 +8,40 @@ warning for each.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from odradek.ids import TopicPartition
 from odradek.log.state.producer_state_manager import LateTransaction
+from odradek.slicing import ELEMENTS_PER_SLICE
+
+if TYPE_CHECKING:
+    from odradek.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
 LateTransactions = Mapping[TopicPartition, LateTransaction]
+
+
+def finding_late_transactions(
+    partitions: Sequence[Partition], now_ms: int, transaction_max_timeout_ms: int
+) -> Generator[None, None, dict[TopicPartition, LateTransaction]]:
+    """Return the late transactions of the partitions that this broker leads, in time slices.
+
+    A transaction is late when it is open although it should have ended long ago. For each partition
+    the result has the transaction that holds back the last stable offset. Their number is Kafka's
+    metric ``PartitionsWithLateTransactionsCount``.
+    """
+    found: dict[TopicPartition, LateTransaction] = {}
+    for count, partition in enumerate(partitions, 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+        if partition.error:
+            continue
+        late = partition.log.producers.late_transaction(now_ms, transaction_max_timeout_ms)
+        if late:
+            found[partition.topic_partition] = late
+    return found
 
 
 class LateTransactionWatch:
