@@ -10,7 +10,7 @@ import pytest
 from odradek.broker.leadership_lease import Standing
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode
-from odradek.metadata.topics import CONSUMER_OFFSETS
+from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.find_coordinator_response import FindCoordinatorResponse
 from odradek.protocol.messages.offset_commit_request import (
@@ -184,3 +184,31 @@ def test_coordinator_that_may_have_been_deposed_resigns(tmp_path: Path, patient:
 
     config = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "3"}
     run_with_cluster(tmp_path, test, config=config)
+
+
+def test_coordinators_exist_with_leadership_and_without_a_request(
+    run: Callable[[Test], None],
+) -> None:
+    """Prepared transactions, time-outs and the sessions of members wait in the logs."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic(CONSUMER_OFFSETS, PARTITIONS)
+        await cluster.create_topic(TRANSACTION_STATE, PARTITIONS)
+        for broker in IDS:
+            await has_shards(cluster, broker)
+
+    run(test)
+
+
+async def has_shards(cluster: ClusterBrokers, broker: int) -> None:
+    """Wait for the coordinators of a broker. They serve the partitions that it leads."""
+    coordinators = cluster.servers[broker].services.coordinators
+    await cluster.until(
+        lambda: None not in (coordinators.made_groups, coordinators.made_transactions)
+    )
+    for topic, made in (
+        (CONSUMER_OFFSETS, coordinators.groups),
+        (TRANSACTION_STATE, coordinators.transactions),
+    ):
+        led = [each for each in range(PARTITIONS) if cluster.leader(topic, each) == broker]
+        assert sorted(each.partition for each in made.runtime.shards()) == led

@@ -99,8 +99,8 @@ def runtime_reloads(broker: Broker) -> None:
 
     async def reload(server: Any) -> None:
         runtime = server.services.groups.runtime
-        runtime.unload(0, ErrorCode.NOT_COORDINATOR)
-        runtime.load(0)
+        runtime.unload(0)
+        runtime.follow(0)
         await runtime.loads_done(120)
 
     broker.call(reload)

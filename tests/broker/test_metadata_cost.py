@@ -40,7 +40,7 @@ def calls_of_a_change(tmp_path: Path, partitions: int) -> CallCount:
             await cluster.create_topic(name, partitions=partitions // 2)
         await cluster.create_topic("__consumer_offsets", partitions=5)
         services = cluster.servers[1].services
-        assert services.coordinators.groups.runtime.load(0) is not None
+        assert services.coordinators.groups.runtime.shard(0) is not None
         publisher = cluster.member(1)._feed._publisher  # type: ignore[union-attr]
 
         def change() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,17 @@ from odradek.coordinator.coordinator_result import (
     CoordinatorResult,
     Timestamp,
 )
+from odradek.coordinator.group.classic.classic_member import GroupState
+from odradek.coordinator.group.group_coordinator import GROUPS_PER_SLICE
 from odradek.coordinator.group.group_records import offset_commit_record, offset_commit_tombstone
 from odradek.coordinator.group.group_shard import GroupShard
 from odradek.coordinator.group.offsets.offset_loading import PUT_PER_SLICE
 from odradek.coordinator.group.offsets.offset_store import CommittedOffset
 from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS, java_string_hash, partition_for
+from odradek.coordinator.shard_life import RELOAD_MS
 from odradek.coordinator.shard_loading import SLICE_RECORDS, ShardLoader
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.truncation import truncate_to
-from odradek.metadata.image import MetadataImage
 from odradek.protocol import record_codec
 from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
@@ -43,11 +44,10 @@ from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
 from odradek.result_tasks import wait
 from odradek.results import Result
-from tests.coordinator.group.on_disk import OFFSETS, OnDisk, coordinator, image_of, now
+from tests.coordinator.group.on_disk import OFFSETS, OnDisk, coordinator, now
 from tests.coordinator.group.test_consumer_requests import classic_join
 from tests.coordinator.group.test_group_coordinator import CLIENT
 from tests.helpers.event_loop import on_loop
-from tests.helpers.metadata_deltas import delta_between
 
 
 @pytest.mark.parametrize(
@@ -105,16 +105,23 @@ def write(
     return state.groups.runtime.write(0, result, lambda code: code)
 
 
-def with_leader_epoch(image: MetadataImage, leader_epoch: int) -> MetadataImage:
-    """Return the metadata after this broker was elected for all partitions of the offsets topic."""
-    topics = []
-    for each in image.topics_by_name.values():
-        if each.name == OFFSETS.topic:
-            led = tuple(replace(part, leader_epoch=leader_epoch) for part in each.partitions)
-            topics.append(replace(each, partitions=led))
-        else:
-            topics.append(each)
-    return image_of(*topics)
+def elect(state: OnDisk, leader_epoch: int) -> None:
+    """Elect this broker for the partition of the offsets topic."""
+    state.leads, state.leader_epoch = True, leader_epoch
+    state.groups.leadership_changed(0)
+
+
+def depose(state: OnDisk) -> None:
+    """Elect another broker."""
+    state.leads = False
+    state.groups.leadership_changed(0)
+
+
+def refusal(state: OnDisk) -> ErrorCode:
+    """Return the error for requests to the shard."""
+    with pytest.raises(KafkaError) as error:
+        state.groups.runtime.shard(0)
+    return error.value.code
 
 
 def append(state: OnDisk, *records: tuple[bytes | None, bytes | None], **options: Any) -> None:
@@ -285,13 +292,9 @@ async def test_shard_is_dropped_when_this_broker_no_longer_leads(tmp_path: Path)
         state.flushes[0].set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
         assert await wait(waiting) is ErrorCode.NOT_COORDINATOR
         assert behind.get() is ErrorCode.NOT_COORDINATOR
-        with pytest.raises(KafkaError) as error:
-            runtime.shard(0)
-        assert error.value.code is ErrorCode.NOT_COORDINATOR
-        state.leads = True
-        with pytest.raises(KafkaError) as error:
-            runtime.shard(0)
-        assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert refusal(state) is ErrorCode.NOT_COORDINATOR
+        elect(state, 2)
+        assert refusal(state) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await runtime.loads_done()
         assert committed(state) == 2, "loaded from the log again"
 
@@ -305,12 +308,9 @@ async def test_new_leader_epoch_loads_the_shard_from_the_log(tmp_path: Path) -> 
         state.flushes = []
         waiting = write(state, offset(2))
         truncate_to(state.log(), 1)  # another leader has not got it
-        old, state.image = state.image, with_leader_epoch(state.image, 1)
-        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
+        elect(state, 1)
         assert waiting.get() is ErrorCode.NOT_COORDINATOR
-        with pytest.raises(KafkaError) as error:
-            runtime.shard(0)
-        assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert refusal(state) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await runtime.loads_done()
         assert (committed(state), visible(state)) == (1, 1)
         state.flushes[0].set_result(None)
@@ -324,28 +324,126 @@ async def test_metadata_of_the_same_leader_epoch_keeps_the_shard(tmp_path: Path)
         shard = state.groups.runtime.shard(0)
         state.flushes = []
         waiting = write(state, offset(1))
-        old, state.image = state.image, with_leader_epoch(state.image, 0)
-        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
+        elect(state, 0)
         assert state.groups.runtime.shard(0) is shard
         state.flushes[0].set_result(None)
         assert await wait(waiting) is ErrorCode.NONE
 
 
 @on_loop
-async def test_damaged_log_is_read_again_in_the_next_leader_epoch(tmp_path: Path) -> None:
+async def test_damaged_log_is_read_again_in_the_next_leader_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with coordinator(tmp_path) as state:
         runtime = state.groups.runtime
-        runtime.shard(0)
         write(state, offset(1))
-        runtime.unload(0, ErrorCode.NOT_COORDINATOR)
-        runtime._damaged.add(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime._loader, "load", failing(ValueError("a damaged batch")))
+            elect(state, 1)
+            await runtime.loads_done()
         for _ in range(2):
-            with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
-                runtime.shard(0)
-        old, state.image = state.image, with_leader_epoch(state.image, 1)
-        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
+            assert refusal(state) is ErrorCode.NOT_COORDINATOR
+            state.groups.leadership_changed(0)
+        elect(state, 2)
         await runtime.loads_done()
         assert committed(state) == 1
+
+
+@on_loop
+async def test_log_that_cannot_be_read_now_is_loaded_again_without_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with coordinator(tmp_path) as state:
+        runtime = state.groups.runtime
+        write(state, offset(1))
+        with monkeypatch.context() as patch:
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+            patch.setattr(runtime._loader, "load", failing(error))
+            elect(state, 1)
+            await runtime.loads_done()
+        assert refusal(state) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await state.advance(RELOAD_MS)
+        await runtime.loads_done()
+        assert committed(state) == 1
+
+
+def failing(error: Exception) -> Any:
+    async def load(*_: object) -> int:
+        raise error
+
+    return load
+
+
+@on_loop
+async def test_shard_serves_when_the_high_watermark_has_reached_the_end_that_was_loaded(
+    tmp_path: Path,
+) -> None:
+    async with coordinator(tmp_path) as state:
+        write(state, offset(1), offset(2))
+        state.awaited = []
+        elect(state, 1)
+        await state.groups.runtime.loads_done()
+        assert refusal(state) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        ((end, reached),) = state.awaited
+        assert end == 2
+        reached(2)
+        assert committed(state) == 2
+        elect(state, 2)
+        await state.groups.runtime.loads_done()
+        reached(2)
+        assert refusal(state) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "of an earlier epoch"
+
+
+@on_loop
+async def test_append_after_the_leader_epoch_has_ended_is_refused(tmp_path: Path) -> None:
+    """The partition learns its new epoch before the coordinator."""
+    async with coordinator(tmp_path) as state:
+        state.leader_epoch = 1
+        assert write(state, offset(1)).get() is ErrorCode.NOT_COORDINATOR
+        assert state.log().log_end_offset == 0
+        with pytest.raises(KafkaError) as error:
+            state.groups.offsets.complete_transaction(0, 7, 0, 0, True)
+        assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        state.groups.leadership_changed(0)
+        assert write(state, offset(2)).get() is ErrorCode.NONE
+
+
+@on_loop
+async def test_write_of_a_dropped_shard_does_not_continue_in_the_next_one(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        state.flushes = []
+        continued: list[ErrorCode] = []
+
+        def continue_(code: ErrorCode, at: Timestamp) -> CoordinatorResult[None]:
+            continued.append(code)
+            return CoordinatorResult([offset(9)], None)
+
+        result = CoordinatorResult([offset(1)], ErrorCode.NONE, after_commit=continue_)
+        waiting = state.groups.runtime.write(0, result, lambda code: code)
+        elect(state, 1)
+        await state.groups.runtime.loads_done()
+        assert waiting.get() is ErrorCode.NOT_COORDINATOR
+        assert continued == [ErrorCode.NOT_COORDINATOR]
+        await state.advance(COMMIT_TIMEOUT_MS)
+        assert committed(state) == 1
+
+
+@on_loop
+async def test_many_groups_begin_and_end_with_their_shard_in_time_slices(tmp_path: Path) -> None:
+    count = 5 * GROUPS_PER_SLICE
+    async with coordinator(tmp_path) as state:
+        write(state, *(offset(1, group=f"g{number}") for number in range(count)))
+        shard = state.groups.runtime.shard(0)
+        depose(state)
+        ended = [each.state for each in shard.groups.values()].count(GroupState.DEAD)
+        assert ended == GROUPS_PER_SLICE
+        elect(state, 1)
+        await state.groups.runtime.loads_done()
+        assert refusal(state) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [each.state for each in shard.groups.values()].count(GroupState.DEAD) == count
+        assert len(state.groups.runtime.shard(0).groups) == count
 
 
 steps = st.lists(
@@ -363,8 +461,7 @@ def test_committed_view_is_the_state_of_the_committed_records(
     history: list[tuple[str, int, int]],
 ) -> None:
     """Compare with a shard that replays only the committed records."""
-    kinds: Any = (lambda shard: None, lambda shard, code: None)
-    latest, model = GroupShard(0, *kinds), GroupShard(0, *kinds)
+    latest, model = GroupShard(0), GroupShard(0)
     records: list[Any] = []
     high_watermark = 0
     for kind, number, value in history:
@@ -394,11 +491,11 @@ async def test_failed_flush_of_a_recreated_topic_is_ignored(tmp_path: Path) -> N
         runtime = state.groups.runtime
         runtime.shard(0)
         waiting = write(state, offset(1))
-        runtime.unload_all(ErrorCode.NOT_COORDINATOR)
+        runtime.unload_all()
         assert waiting.get() is ErrorCode.NOT_COORDINATOR
         state.manager.delete(OFFSETS)
         state.manager.create(OFFSETS, state.image.topics_by_name["t"].topic_id)
-        runtime.shard(0)
+        runtime.follow(0)
         state.flushes[0].set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         await asyncio.sleep(0)
         assert runtime.shard(0).groups == {}
@@ -492,7 +589,7 @@ def marked(shard: GroupShard, kind: int, *, producer_id: int = 1) -> None:
 
 
 def test_loaded_offsets_of_transactions_are_committed_by_their_marker() -> None:
-    shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+    shard = GroupShard(0)
     replayed(shard, base_offset=7, transactional=True)
     assert shard.offsets.get("g", "t", 0) is None
     assert shard.offsets.is_pending("g", "t", 0)
@@ -506,7 +603,7 @@ def test_loaded_offsets_of_transactions_are_committed_by_their_marker() -> None:
 
 
 def test_loaded_offsets_of_an_aborted_transaction_are_dropped() -> None:
-    shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+    shard = GroupShard(0)
     replayed(shard, base_offset=7, transactional=True)
     marked(shard, 0)
     assert shard.offsets.get("g", "t", 0) is None
@@ -514,7 +611,7 @@ def test_loaded_offsets_of_an_aborted_transaction_are_dropped() -> None:
 
 
 def test_control_batches_other_than_markers_are_ignored() -> None:
-    shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+    shard = GroupShard(0)
     replayed(shard, base_offset=7, control=True)
     assert shard.groups == {}
 
@@ -580,7 +677,7 @@ class Counting(GroupShard):
     __slots__ = ("changes", "threads")
 
     def __init__(self) -> None:
-        super().__init__(0, lambda shard: None, lambda shard, code: None)
+        super().__init__(0)
         self.changes = 0
         self.threads: set[int] = set()
 
@@ -658,7 +755,7 @@ def test_bulk_loading_restores_the_same_state_as_loading_one_by_one(
             flags = {"compression": Compression.GZIP}
         piece += build_batch(records, base_offset=offset, timestamp_ms=5, **flags)
         offset += len(records)
-    shards = [kind(0, lambda s: None, lambda s, code: None) for kind in (GroupShard, OneByOne)]
+    shards = [kind(0) for kind in (GroupShard, OneByOne)]
     for shard in shards:
         assert load(shard, piece, first) == offset
     fast, slow = shards

@@ -257,7 +257,9 @@ class BrokerServer:
         await member.register(self._registration(server.endpoints, page_cache))
         server.accept()
         await member.follow()
-        member.hold_lease(self.services.replica_manager, self.services.coordinators.reload)
+        member.hold_lease(
+            self.services.replica_manager, self.services.coordinators.leadership_changed
+        )
         await in_slices(self._directories.reporting())
         await self._load_coordinators()
         gate.open()

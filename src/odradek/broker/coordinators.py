@@ -1,19 +1,28 @@
-"""The group coordinator and the transaction coordinator of a broker, each created on first use.
+"""The group coordinator and the transaction coordinator of a broker, each created when needed.
 
 Most brokers in tests never have a group or a transaction. The modules of the coordinators are a
-third of all imports, so a broker without them serves its first client sooner. If the internal topic
-of a coordinator exists, the coordinator is created when the broker starts, because its log must be
-loaded before clients send requests.
+third of all imports, so a broker without them serves its first client sooner. A coordinator is
+created in three cases:
+
+- The broker starts, and leads a partition of the internal topic. The log is loaded before clients
+  send requests.
+- The broker is elected for a partition later. A thread imports the modules first. The log is loaded
+  without a request, because the timers of groups and the prepared transactions wait in it.
+- A request needs the coordinator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from odradek.environment.randomness import uuid_to_hex
+from odradek.ids import TopicName, TopicPartition
 from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.result_tasks import wait
+from odradek.slicing import begin
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -26,7 +35,6 @@ if TYPE_CHECKING:
     from odradek.environment.clock import Clock
     from odradek.environment.randomness import Randomness
     from odradek.environment.timers import Timers
-    from odradek.ids import TopicPartition
     from odradek.metadata.delta import MetadataDelta
     from odradek.metadata.image import MetadataImage
     from odradek.replication.replica_manager import ReplicaManager
@@ -61,15 +69,23 @@ class Coordinators:
         self._active = False
         self.made_groups: GroupCoordinator | None = None
         self.made_transactions: TransactionCoordinator | None = None
+        # The topics whose coordinators are created when a thread has imported their modules.
+        self._imported: set[TopicName] = set()
+        replica_manager.on_leadership(self.leadership_changed)
 
     async def start(self, wait_s: float) -> None:
-        """Activate the coordinators. Wait at most `wait_s` seconds for each existing log."""
+        """Activate the coordinators. Wait at most `wait_s` seconds for the logs of each one."""
         self._active = True
-        topics = self._image().topics_by_name
-        if CONSUMER_OFFSETS in topics:
+        if self._leads(CONSUMER_OFFSETS):
             await self.groups.runtime.loads_done(wait_s)
-        if TRANSACTION_STATE in topics:
+        if self._leads(TRANSACTION_STATE):
             await self.transactions.runtime.loads_done(wait_s)
+
+    def _leads(self, topic: TopicName) -> bool:
+        """Return whether this broker leads a partition of the topic."""
+        led_epoch = self._replica_manager.led_epoch
+        count = self._image().partition_count(topic)
+        return any(led_epoch(TopicPartition(topic, each)) is not None for each in range(count))
 
     def stop(self) -> None:
         """Complete all delayed operations and stop the coordinators."""
@@ -79,20 +95,44 @@ class Coordinators:
         if self.made_groups is not None:
             self.made_groups.stop()
 
-    def on_metadata(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+    def on_metadata(self, delta: MetadataDelta, _: MetadataImage, new: MetadataImage) -> None:
         """Pass the metadata on. Call this after the logs of `new` have been created."""
         if self.made_groups is not None:
-            self.made_groups.on_metadata(delta, old, new)
-        if self.made_transactions is not None:
-            self.made_transactions.on_metadata(delta, old, new)
+            self.made_groups.on_metadata(delta, new)
 
-    def reload(self, topic_partition: TopicPartition) -> None:
-        """Drop the shard of a partition, and load it again if this broker may serve it now."""
-        topic, partition = topic_partition
-        if topic == CONSUMER_OFFSETS and self.made_groups is not None:
-            self.made_groups.runtime.reload(partition)
-        elif topic == TRANSACTION_STATE and self.made_transactions is not None:
-            self.made_transactions.runtime.reload(partition)
+    def leadership_changed(self, topic_partition: TopicPartition) -> None:
+        """Load or drop the shard of a partition that this broker begins or ends to lead.
+
+        A coordinator that does not exist is created soon if this broker leads the partition.
+        """
+        topic, partition = TopicName(topic_partition.topic), topic_partition.partition
+        made: GroupCoordinator | TransactionCoordinator | None
+        if topic == CONSUMER_OFFSETS:
+            made = self.made_groups
+        elif topic == TRANSACTION_STATE:
+            made = self.made_transactions
+        else:
+            return
+        if not self._active:
+            return
+        if made is not None:
+            made.leadership_changed(partition)
+        elif topic not in self._imported and (
+            self._replica_manager.led_epoch(topic_partition) is not None
+        ):
+            self._imported.add(topic)
+            begin(self._making(topic), f"the creation of the coordinator of {topic}")
+
+    def _making(self, topic: TopicName) -> Generator[asyncio.Future[Any], None, None]:
+        """Create a coordinator, after a thread has imported its modules."""
+        from odradek.broker.requests.first_use import GROUPS, TRANSACTIONS, import_modules
+
+        is_group = topic == CONSUMER_OFFSETS
+        imported = partial(import_modules, *(GROUPS if is_group else TRANSACTIONS))
+        yield asyncio.get_running_loop().run_in_executor(self._executor, imported)
+        self._imported.discard(topic)
+        if self._active:
+            _ = self.groups if is_group else self.transactions
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -120,12 +160,10 @@ class Coordinators:
             clock=self._clock,
             timers=self._timers,
             image=self._image,
-            log_of=self._replica_manager.log,
-            append=self._replica_manager.append_internal,
+            partitions=self._replica_manager,
             executor=self._executor,
             new_id=lambda: uuid_to_hex(self._randomness.uuid()),
             new_uuid=self._randomness.uuid,
-            append_marker=self._replica_manager.append_marker,
         )
 
     def _make_transactions(self) -> TransactionCoordinator:
@@ -140,8 +178,7 @@ class Coordinators:
             clock=self._clock,
             timers=self._timers,
             image=self._image,
-            log_of=self._replica_manager.log,
-            append=self._replica_manager.append_internal,
+            partitions=self._replica_manager,
             executor=self._executor,
             producer_ids=self._producer_ids,
             write_markers=write,

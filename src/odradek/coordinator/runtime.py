@@ -8,13 +8,17 @@ when they are committed (with ``log.flush.interval.messages``: when they are on 
 A write whose append fails leaves no trace. A write that was appended and has not committed in time
 gets an error as its response. It stays in the state, because its record stays in the log. The
 latest state is therefore ahead of the committed records, and reads use the committed view
-(`uncommitted_changes`). A shard is dropped with its uncommitted state, and loaded from the log
-again, only when its leader epoch ends or the log is truncated.
+(`uncommitted_changes`).
+
+A shard belongs to the leader epoch in which it was loaded (`shard_life`). Its appends name this
+epoch, so nothing is appended after its end. The shard is dropped with its uncommitted state when
+the epoch ends, and loaded from the log when this broker leads the partition again. No request is
+needed for that, because timers and prepared transactions wait in the log.
 
 Loading (`shard_loading`) reads the partition from the log start. The loading task owns the shard
-until all records are replayed. Until then `shard` raises COORDINATOR_LOAD_IN_PROGRESS. A crash
-leaves whole batches in the log, so a restart restores the state after a prefix of all writes. The
-prefix contains every committed write.
+until all records are replayed. The shard serves when all of them are committed. Until then `shard`
+raises COORDINATOR_LOAD_IN_PROGRESS. A crash leaves whole batches in the log, so a restart restores
+the state after a prefix of all writes. The prefix contains every committed write.
 """
 
 from __future__ import annotations
@@ -22,11 +26,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Executor
-from contextlib import suppress
 from functools import lru_cache, partial
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from odradek.coordinator.batch_builder import build_coordinator_batch
 from odradek.coordinator.coordinator_result import (
@@ -42,6 +45,8 @@ from odradek.coordinator.coordinator_result import (
 )
 from odradek.coordinator.deadline_timers import DeadlineTimers
 from odradek.coordinator.encoded_records import EncodedRecords
+from odradek.coordinator.led_partitions import LedPartitions
+from odradek.coordinator.shard_life import REFUSALS, Actions, Phase, ShardLife
 from odradek.coordinator.shard_loading import (
     BlockShard,
     RecordBlock,
@@ -55,28 +60,27 @@ from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition
 from odradek.log.log_append_info import LogAppendInfo
+from odradek.log.state.verification import NO_GUARD
 from odradek.log.unified_log import UnifiedLog
-from odradek.metadata.image import MetadataImage
 from odradek.records.batch import NO_PRODUCER_ID, Compression
 from odradek.results import PendingResult, Result
+from odradek.slicing import ELEMENTS_PER_SLICE, begin
 
 logger = logging.getLogger(__name__)
 
 LOAD_PIECE_BYTES = 5 * 1024 * 1024
 # Kafka's default of offsets.commit.timeout.ms.
 COMMIT_TIMEOUT_MS = 5_000
+# Delay of a timer that is due before its shard has begun to serve.
+EARLY_TIMER_MS = 100
 # Size of the cache of `partition_for`. Each commit and heartbeat of a group needs the hash, which
 # reads the name code unit by code unit.
 PARTITIONS_REMEMBERED_MAX = 10_000
 
 
-_LED_BY_OTHERS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-# The third argument is the guard of a transaction's records, if there is one.
-Append = Callable[..., Result[LogAppendInfo]]
 Encode = Callable[[CoordinatorRecord], Pair]
 
 
@@ -129,14 +133,19 @@ class _Write(Generic[R_co]):
         return following
 
 
+class _Home(NamedTuple):
+    """The partition of a served shard, and the leader epoch in which the shard was loaded."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+
+
 class CoordinatorRuntime(Generic[S]):
     """The shards of one internal topic on this broker. Owned and changed by the event loop alone.
 
     Args:
-        new_shard: Makes an empty shard for a partition.
-        log_of: Returns a partition's log, or raises KafkaError when this broker does not lead it.
-        append: Appends one batch. The result is done when the batch is committed or cannot be
-            committed. Raises KafkaError when nothing was appended.
+        new_shard: Makes an empty shard for a partition and the leader epoch of its load.
+        partitions: The partitions that this broker leads.
         commit_timeout_ms: Time after which a write that is not committed gets an error.
         encode: Returns the bytes of a record.
     """
@@ -146,9 +155,8 @@ class CoordinatorRuntime(Generic[S]):
         topic: TopicName,
         family: str,
         *,
-        new_shard: Callable[[int], S],
-        log_of: Callable[[TopicPartition], UnifiedLog],
-        append: Append,
+        new_shard: Callable[[int, int], S],
+        partitions: LedPartitions,
         clock: Clock,
         timers: Timers,
         executor: Executor,
@@ -161,93 +169,57 @@ class CoordinatorRuntime(Generic[S]):
         self._encode = encode
         self._loader = ShardLoader(family, executor, load_piece_bytes)
         self._new_shard = new_shard
-        self._log_of = log_of
-        self._append = append
+        self._partitions = partitions
+        self._append = partitions.append_internal
         self._clock = clock
         self._compression = compression
+        self._lives: dict[int, ShardLife] = {}
+        # The shards that are loaded, but do not serve yet.
+        self._loaded: dict[int, S] = {}
         self._shards: dict[int, S] = {}
-        self._topic_partitions: dict[int, TopicPartition] = {}
+        # The partition and the leader epoch of each served shard.
+        self._homes: dict[int, _Home] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
-        # Partitions whose log is damaged. They are not read again in the same leader epoch.
-        self._damaged: set[int] = set()
         # By partition, in the order of their offsets. A partition without such writes has no entry.
         self._uncommitted: dict[int, deque[_Write[object]]] = {}
         self._commit_timeout_ms = commit_timeout_ms
-        self._waiting: deque[tuple[float, int, _Write[object]]] = deque()
+        # With the time limit, and with the shard that was served at the time of the write.
+        self._waiting: deque[tuple[float, int, S, _Write[object]]] = deque()
         self._loop_timers = timers
         self._timers: dict[int, DeadlineTimers] = {}
         self._commit_timer = DeadlineTimers(clock, timers, self._time_out)
+        self._reload_timer = DeadlineTimers(clock, timers, self._reload)
 
     # -- shards ------------------------------------------------------------------------------------
 
     def shard(self, partition: int) -> S:
-        """Return the loaded shard of a partition.
+        """Return the shard of a partition, which serves requests.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while the shard is not loaded; the call begins
-                to load it. NOT_COORDINATOR when this broker does not lead the partition, or its
-                log is damaged.
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS while the shard is loaded, or while a record
+                that it has loaded is not committed. NOT_COORDINATOR when this broker does not lead
+                the partition, or its log is damaged.
         """
         shard = self._shards.get(partition)
         if shard is None:
-            shard = self.load(partition)
-            if shard is None:
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            raise KafkaError(self.refusal(partition))
         return shard
 
+    def refusal(self, partition: int) -> ErrorCode:
+        """Return the error for requests while a shard does not serve."""
+        life = self._lives.get(partition)
+        if life is None:
+            return ErrorCode.NOT_COORDINATOR
+        # A shard that begins to serve has not restarted the sessions of all its members yet.
+        return REFUSALS.get(life.phase, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
     def shards(self) -> Iterator[S]:
-        """Iterate over the loaded shards."""
+        """Iterate over the shards that serve requests."""
         return iter(list(self._shards.values()))
 
     def serves(self, partition: int, shard: S) -> bool:
         """Return whether this object is still the shard that the runtime serves."""
         return self._shards.get(partition) is shard
-
-    def load(self, partition: int) -> S | None:
-        """Return the shard if it is loaded. Otherwise begin to load it and return None.
-
-        The shard of an empty partition needs no loading.
-
-        Raises:
-            KafkaError: NOT_COORDINATOR when this broker does not lead the partition, or its log is
-                damaged.
-        """
-        if partition in self._shards:
-            return self._shards[partition]
-        if partition in self._damaged:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if partition in self._loading:
-            return None
-        try:
-            log = self._log_of(TopicPartition(self._topic, partition))
-        except KafkaError as error:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from error
-        shard = self._new_shard(partition)
-        if log.log_start_offset == log.log_end_offset:
-            self._serve(partition, shard)
-            return shard
-        task = asyncio.get_running_loop().create_task(self._load(partition, shard, log))
-        self._loading[partition] = task
-        return None
-
-    def load_all(self, partition_count: int) -> None:
-        """Begin to load every shard of the topic.
-
-        Log a warning for each partition that this broker leads and cannot serve.
-        """
-        for partition in range(partition_count):
-            try:
-                self.load(partition)
-            except KafkaError as error:
-                cause = error.__cause__
-                if isinstance(cause, KafkaError) and cause.code in _LED_BY_OTHERS:
-                    continue
-                logger.warning(
-                    "cannot serve %s-%d: %s. Requests for it get NOT_COORDINATOR",
-                    self._topic,
-                    partition,
-                    error,
-                )
 
     def all_shards(self, partition_count: int) -> list[S]:
         """Return every shard of the topic that this broker serves.
@@ -269,87 +241,164 @@ class CoordinatorRuntime(Generic[S]):
         if self._loading:
             await asyncio.wait(list(self._loading.values()), timeout=timeout_s)
 
-    async def _load(self, partition: int, shard: S, log: UnifiedLog) -> None:
+    # -- the life of shards: see `shard_life` ------------------------------------------------------
+
+    def follow(self, partition: int) -> None:
+        """Load or drop a shard as the leadership of this broker requires. Repeatable."""
+        leader_epoch = self._partitions.led_epoch(TopicPartition(self._topic, partition))
+        if leader_epoch is None:
+            self.unload(partition)
+            return
+        life = self._lives.get(partition)
+        if life is None:
+            life = self._lives[partition] = ShardLife()
+        self._perform(partition, life, life.elected(leader_epoch))
+
+    def follow_all(self, partition_count: int) -> None:
+        """Begin to load every shard of the topic that this broker leads."""
+        for partition in range(partition_count):
+            self.follow(partition)
+
+    def unload(self, partition: int) -> None:
+        """Drop a shard with its uncommitted state. Waiting requests get NOT_COORDINATOR."""
+        life = self._lives.pop(partition, None)
+        if life is not None:
+            self._perform(partition, life, life.deposed())
+
+    def unload_all(self) -> None:
+        """Drop all shards, as `unload`."""
+        for partition in list(self._lives):
+            self.unload(partition)
+
+    def _perform(self, partition: int, life: ShardLife, actions: Actions) -> None:
+        if actions.drop:
+            self._drop(partition)
+        if actions.load:
+            self._begin_load(partition, life)
+        if actions.await_offset is not None:
+            self._await_committed(partition, life, actions.await_offset)
+        if actions.serve:
+            work = self._begin_to_serve(partition, life)
+            begin(work, f"the start of {self._topic}-{partition}")
+        if actions.reload_ms:
+            due_ms = self._clock.monotonic_ms() + actions.reload_ms
+            self._reload_timer.arm(str(partition), due_ms)
+
+    def _begin_load(self, partition: int, life: ShardLife) -> None:
+        """Begin to load a shard. The shard of an empty partition needs no task."""
+        topic_partition = TopicPartition(self._topic, partition)
         try:
-            await self._loader.load(shard, log)
+            log = self._partitions.log(topic_partition)
         except KafkaError as error:
-            # The disk may be readable later. The next request begins to load again.
-            logger.error(
-                "cannot load %s-%d: %s. The next request begins to load it again",
-                self._topic,
-                partition,
-                error,
-            )
+            self._load_failed(partition, life, life.load, error)
             return
-        except (ValueError, OSError):
-            # A damaged batch must not stop other shards. This log is not read again.
-            logger.exception(
-                "cannot load %s-%d: its log is damaged. Requests get NOT_COORDINATOR until the "
-                "broker is started again. `odradek log dump` checks the files",
-                self._topic,
-                partition,
-            )
-            self._damaged.add(partition)
+        shard = self._loaded[partition] = self._new_shard(partition, life.leader_epoch)
+        if log.log_start_offset == log.log_end_offset:
+            self._perform(partition, life, life.loaded(life.load, log.log_end_offset))
             return
+        load = self._load(partition, life, life.load, shard, log)
+        self._loading[partition] = asyncio.get_running_loop().create_task(load)
+
+    async def _load(
+        self, partition: int, life: ShardLife, load: int, shard: S, log: UnifiedLog
+    ) -> None:
+        actions: Actions | None = None
+        failure: Exception
+        try:
+            log_end_offset = await self._loader.load(shard, log)
+        except Exception as error:  # noqa: BLE001 - a defect must not leave the shard loading
+            failure = error
+        else:
+            actions = life.loaded(load, log_end_offset)
         finally:
             if self._loading.get(partition) is asyncio.current_task():
                 del self._loading[partition]
-        self._serve(partition, shard)
+        if actions is None:
+            self._load_failed(partition, life, load, failure)
+        else:
+            self._perform(partition, life, actions)
 
-    def _serve(self, partition: int, shard: S) -> None:
+    def _load_failed(self, partition: int, life: ShardLife, load: int, error: Exception) -> None:
+        """Log a failed load, and load again after a pause unless the log is damaged."""
+        is_damaged = not isinstance(error, KafkaError)
+        actions = life.load_failed(load, is_damaged=is_damaged)
+        if actions.reload_ms:
+            logger.error(
+                "cannot load %s-%d: %s. It is loaded again in %g s",
+                self._topic,
+                partition,
+                error,
+                actions.reload_ms / 1000,
+            )
+        elif actions.drop:
+            # A damaged batch must not stop other shards.
+            logger.error(
+                "cannot load %s-%d: its log is damaged. Requests get NOT_COORDINATOR until another "
+                "leader is elected or the broker is started again. `odradek log dump` checks the "
+                "files",
+                self._topic,
+                partition,
+                exc_info=error,
+            )
+        self._perform(partition, life, actions)
+
+    def _reload(self, partition_text: str) -> None:
+        partition = int(partition_text)
+        life = self._lives.get(partition)
+        if life is not None:
+            self._perform(partition, life, life.reload_due(life.load))
+
+    def _await_committed(self, partition: int, life: ShardLife, offset: int) -> None:
+        """Wait until the loaded records are committed."""
+        load = life.load
+
+        def reached(high_watermark: int) -> None:
+            self._perform(partition, life, life.high_watermark_moved(load, high_watermark))
+
+        try:
+            self._partitions.await_committed(
+                TopicPartition(self._topic, partition), offset, reached
+            )
+        except KafkaError as error:
+            # The leadership has ended. The call of `follow` is about to come.
+            logger.debug("%s-%d is not served: %s", self._topic, partition, error)
+
+    def _begin_to_serve(self, partition: int, life: ShardLife) -> Generator[None, None, None]:
+        """Serve a loaded shard, after it has prepared for that in time slices."""
+        shard, load = self._loaded[partition], life.load
+        for _ in shard.starting():
+            yield
+            if load != life.load or life.phase is not Phase.SERVING:
+                return
+        del self._loaded[partition]
         self._shards[partition] = shard
-        self._topic_partitions[partition] = TopicPartition(self._topic, partition)
+        topic_partition = TopicPartition(self._topic, partition)
+        self._homes[partition] = _Home(topic_partition, life.leader_epoch)
         shard.loaded()
 
-    def unload(self, partition: int, code: ErrorCode) -> None:
-        """Drop a shard with its uncommitted state. Waiting requests get `code`."""
+    def _drop(self, partition: int) -> None:
+        """Drop a shard with its uncommitted state. Its waiting requests end in time slices."""
         task = self._loading.pop(partition, None)
         if task is not None:
             task.cancel()
-        self._damaged.discard(partition)
-        writes = self._uncommitted.pop(partition, ())
+        self._reload_timer.cancel(str(partition))
+        self._loaded.pop(partition, None)
+        writes = self._uncommitted.pop(partition, None)
         timers = self._timers.pop(partition, None)
         if timers is not None:
             timers.cancel_all()
         shard = self._shards.pop(partition, None)
         if shard is not None:
-            shard.unload(code)
-        for write in writes:
-            write.end(code, self.now())
+            releasing = self._releasing(shard, writes or deque())
+            begin(releasing, f"the end of {self._topic}-{partition}")
 
-    def unload_all(self, code: ErrorCode) -> None:
-        """Drop all shards. Waiting requests get `code`."""
-        for partition in [*self._shards, *self._loading, *self._damaged]:
-            self.unload(partition, code)
-
-    def reload(self, partition: int) -> None:
-        """Drop the uncommitted state and load the shard from the log again.
-
-        Its leader epoch has ended, or the log was truncated.
-        """
-        self.unload(partition, ErrorCode.NOT_COORDINATOR)
-        with suppress(KafkaError):  # this broker does not lead it any longer
-            self.load(partition)
-
-    def follow(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Drop the shards whose leader epoch ends when `new` replaces `old`.
-
-        Begin to load the shards of partitions that this broker leads in a new epoch. Their timers
-        and prepared transactions must not wait for the next request. Drop all shards when the
-        topic was deleted or created again.
-        """
-        before = old.topics_by_name.get(self._topic)
-        after = new.topics_by_name.get(self._topic)
-        if before is None or before is after:
-            return
-        if after is None or after.topic_id != before.topic_id:
-            self.unload_all(ErrorCode.NOT_COORDINATOR)
-            return
-        for partition, (was, now) in enumerate(
-            zip(before.partitions, after.partitions, strict=False)
-        ):
-            if was is not now and was.leader_epoch != now.leader_epoch:
-                self.reload(partition)
+    def _releasing(self, shard: S, writes: deque[_Write[object]]) -> Generator[None, None, None]:
+        """End the requests that wait for a shard that was dropped."""
+        yield from shard.unloading(ErrorCode.NOT_COORDINATOR)
+        for count, write in enumerate(writes, 1):
+            write.end(ErrorCode.NOT_COORDINATOR, self.now())
+            if not count % ELEMENTS_PER_SLICE:
+                yield
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -375,14 +424,13 @@ class CoordinatorRuntime(Generic[S]):
             pairs = list(map(self._encode, records))
             now_ms = self._clock.time_ms()
             try:
+                home = self._homes[partition]
                 if producer is None:
                     batch = build_coordinator_batch(pairs, now_ms, self._compression)
-                    appended = self._append(self._topic_partitions[partition], batch)
+                    appended = self._append(home[0], batch, NO_GUARD, home[1])
                 else:
                     batch = self._transactional_batch(pairs, now_ms, producer)
-                    appended = self._append(
-                        self._topic_partitions[partition], batch, producer.guard
-                    )
+                    appended = self._append(home[0], batch, producer.guard, home[1])
             except KafkaError as error:
                 return self._not_appended(partition, result, failed, error)
             if not appended.completed:
@@ -418,18 +466,18 @@ class CoordinatorRuntime(Generic[S]):
         They are one batch, written in one slice, as by `write`. `response` is sent when they are
         committed.
         """
-        shard, topic_partition = self._shards[partition], self._topic_partitions[partition]
+        shard, (topic_partition, leader_epoch) = self._shards[partition], self._homes[partition]
         assert isinstance(shard, BlockShard)
         result = CoordinatorResult([], response)
         records, now_ms, producer_id = block.encoded, self._clock.time_ms(), NO_PRODUCER_ID
         try:
             if producer is None:
                 batch = build_coordinator_batch(records, now_ms, self._compression)
-                appended = self._append(topic_partition, batch)
+                appended = self._append(topic_partition, batch, NO_GUARD, leader_epoch)
             else:
                 producer_id = producer.producer_id
                 batch = self._transactional_batch(records, now_ms, producer)
-                appended = self._append(topic_partition, batch, producer.guard)
+                appended = self._append(topic_partition, batch, producer.guard, leader_epoch)
         except KafkaError as error:
             return self._not_appended(partition, result, failed, error)
         if appended.completed:
@@ -503,8 +551,13 @@ class CoordinatorRuntime(Generic[S]):
         failed: Callable[[ErrorCode], R],
         error: KafkaError,
     ) -> Result[R]:
-        logger.error(
-            "cannot write to %s-%d: %s. The request is refused", self._topic, partition, error
+        is_deposed = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        logger.log(
+            logging.INFO if is_deposed else logging.ERROR,
+            "cannot write to %s-%d: %s. The request is refused",
+            self._topic,
+            partition,
+            error,
         )
         code = response_code(error.code)
         timers, completed, after_commit = result.timers, result.completed, result.after_commit
@@ -523,9 +576,11 @@ class CoordinatorRuntime(Generic[S]):
         partition: int,
         producer_id: int,
         committed: bool,
-        append: Callable[[], Result[LogAppendInfo]],
+        append: Callable[[int], Result[LogAppendInfo]],
     ) -> Result[ErrorCode]:
-        """End a transaction in this partition. `append` appends its marker to the log.
+        """End a transaction in this partition.
+
+        `append` appends its marker to the log, in the leader epoch of the shard.
 
         Returns:
             NONE when the marker is committed, or the error when it is not committed in time.
@@ -534,11 +589,12 @@ class CoordinatorRuntime(Generic[S]):
             KafkaError: The shard is not served, or nothing was appended.
         """
         shard = self.shard(partition)
-        appended = append()
+        topic_partition, leader_epoch = self._homes[partition]
+        appended = append(leader_epoch)
         committed_already = appended.completed
         offset = -1
         if not committed_already:
-            offset = self._log_of(self._topic_partitions[partition]).log_end_offset - 1
+            offset = self._partitions.log(topic_partition).log_end_offset - 1
         if isinstance(shard, TransactionalShard):
             if not committed_already:
                 shard.keep_transaction(offset, producer_id)
@@ -555,7 +611,7 @@ class CoordinatorRuntime(Generic[S]):
     def _wait(self, partition: int, write: _Write[R]) -> _Write[R]:
         self._uncommitted.setdefault(partition, deque()).append(write)
         deadline_ms = self._clock.monotonic_ms() + self._commit_timeout_ms
-        self._waiting.append((deadline_ms, partition, write))
+        self._waiting.append((deadline_ms, partition, self._shards[partition], write))
         self._commit_timer.arm(self._topic, deadline_ms)
         return write
 
@@ -579,10 +635,7 @@ class CoordinatorRuntime(Generic[S]):
         if isinstance(error, KafkaError):
             code = response_code(error.code)
         self._follow_up(partition, shard, write.end(code, self.now()))
-        try:
-            self._log_of(self._topic_partitions[partition])
-        except KafkaError:
-            self.unload(partition, ErrorCode.NOT_COORDINATOR)
+        self.follow(partition)
 
     def _commit(self, partition: int, shard: S, offset: int) -> None:
         """Respond to all writes up to `offset`. Their records are committed."""
@@ -595,7 +648,7 @@ class CoordinatorRuntime(Generic[S]):
             del self._uncommitted[partition]
         for write in committed:
             self._follow_up(partition, shard, write.end(ErrorCode.NONE, self.now()))
-        while self._waiting and self._waiting[0][2].pending.done:
+        while self._waiting and self._waiting[0][3].pending.done:
             self._waiting.popleft()
 
     def _time_out(self, _: str) -> None:
@@ -605,9 +658,8 @@ class CoordinatorRuntime(Generic[S]):
         """
         now_ms = self._clock.monotonic_ms()
         waiting = self._waiting
-        while waiting and (waiting[0][2].pending.done or waiting[0][0] <= now_ms):
-            partition, write = waiting.popleft()[1:]
-            shard = self._shards.get(partition)
+        while waiting and (waiting[0][3].pending.done or waiting[0][0] <= now_ms):
+            partition, shard, write = waiting.popleft()[1:]
             if not write.pending.done:
                 code = response_code(ErrorCode.REQUEST_TIMED_OUT)
                 logger.warning(
@@ -643,13 +695,15 @@ class CoordinatorRuntime(Generic[S]):
             armed.arm(key, deadline_ms)
 
     def arm(self, partition: int, key: str, deadline_ms: float) -> None:
-        """Arm one timer of a shard, without a write."""
+        """Arm one timer of a shard, without a write. The shard serves, or begins to."""
         self._arm(partition, [CoordinatorTimer(key, deadline_ms)])
 
     def _fire(self, partition: int, key: str) -> None:
         shard = self._shards.get(partition)
         if shard is not None:
             shard.on_timer(key)
+        elif partition in self._loaded:  # it is about to serve
+            self.arm(partition, key, self._clock.monotonic_ms() + EARLY_TIMER_MS)
 
 
 def complete_tickets(completed: list[tuple[Ticket, object]]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -54,11 +54,17 @@ class Shard(Protocol):
     def commit(self, offset: int) -> None:
         """Drop the kept values of the records up to `offset`, which are committed."""
 
-    def loaded(self) -> None:
-        """Begin to serve: the whole partition has been replayed."""
+    def starting(self) -> Iterator[None]:
+        """Prepare to serve, in time slices: the whole partition is replayed and committed.
 
-    def unload(self, code: ErrorCode) -> None:
-        """Complete the waiting requests with `code`: the shard is no longer served."""
+        No request sees the shard before this has ended.
+        """
+
+    def loaded(self) -> None:
+        """Begin to serve."""
+
+    def unloading(self, code: ErrorCode) -> Iterator[None]:
+        """Complete the waiting requests with `code`, in time slices. The shard is not served."""
 
     def on_timer(self, key: str) -> None:
         """Handle the timer of this key, which is due."""
@@ -202,8 +208,8 @@ class ShardLoader:
         self._loading = asyncio.Lock()
         self._left = SLICE_RECORDS
 
-    async def load(self, shard: Shard, log: UnifiedLog) -> None:
-        """Replay the whole log into the shard.
+    async def load(self, shard: Shard, log: UnifiedLog) -> int:
+        """Replay the whole log into the shard. Return the log end offset that was loaded.
 
         Raises:
             KafkaError: The log cannot be read now.
@@ -222,6 +228,7 @@ class ShardLoader:
                 finally:
                     region.close()
                 offset = await self.load_piece(shard, data, offset)
+            return end
 
     async def _off_loop(self, function: Callable[[], bytes]) -> bytes:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)

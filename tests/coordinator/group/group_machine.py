@@ -60,7 +60,7 @@ class Machine:
     hold_stores: bool = False
 
     def __post_init__(self) -> None:
-        self.shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+        self.shard = GroupShard(0)
         self.shard.groups["g"] = ClassicGroup("g")
         self.responses: dict[int, Any] = {}
         self.tickets = 0

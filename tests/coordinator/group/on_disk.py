@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
 from odradek.metadata.topics import CONSUMER_OFFSETS
+from odradek.records.batch import LOW_ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from odradek.records.control import EndTransactionMarker, build_marker
 from odradek.result_tasks import wait
 from odradek.results import Result
@@ -62,8 +63,11 @@ class OnDisk:
     manager: LogManager
     image: MetadataImage
     append_error: ErrorCode | None = None
-    # Whether this broker leads the partition.
+    # Whether this broker leads the partition, and its leader epoch.
     leads: bool = True
+    leader_epoch: int = 0
+    # When this is a list, each wait for the high watermark adds its offset and its callback.
+    awaited: list[tuple[int, Callable[[int], object]]] | None = None
     # When this is a list, each append adds a future to it and waits for that.
     flushes: list[asyncio.Future[None]] | None = None
 
@@ -72,39 +76,62 @@ class OnDisk:
         assert log is not None
         return log
 
+    # -- LedPartitions -----------------------------------------------------------------------------
+
+    def led_epoch(self, topic_partition: TopicPartition) -> int | None:
+        is_led = self.leads and self.manager.get(topic_partition) is not None
+        return self.leader_epoch if is_led else None
+
     def log_of(self, topic_partition: TopicPartition) -> UnifiedLog:
         log = self.manager.get(topic_partition)
         if log is None or not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
-    def append(
-        self, topic_partition: TopicPartition, batch: bytearray, guard: int | None = None
+    def await_committed(
+        self, topic_partition: TopicPartition, offset: int, reached: Callable[[int], object]
+    ) -> None:
+        if self.awaited is not None:
+            self.awaited.append((offset, reached))
+        else:
+            reached(offset)
+
+    def append_internal(
+        self, topic_partition: TopicPartition, batch: bytearray, guard: int, leader_epoch: int
     ) -> Any:
-        origin = None if guard is None else Origin(guard, coordinator=True)
-        return self._append(topic_partition, batch, origin)
+        is_transactional = bool(batch[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK)
+        origin = Origin(guard, coordinator=True) if is_transactional else None
+        return self._append(topic_partition, batch, origin, leader_epoch)
 
     def append_marker(
         self,
         topic_partition: TopicPartition,
         producer_id: int,
-        epoch: int,
+        producer_epoch: int,
         coordinator_epoch: int,
         committed: bool,
+        *,
+        leader_epoch: int,
     ) -> Any:
         marker = EndTransactionMarker(committed, coordinator_epoch)
-        batch = build_marker(producer_id, epoch, marker, self.clock.time_ms())
+        batch = build_marker(producer_id, producer_epoch, marker, self.clock.time_ms())
         origin = Origin(coordinator=True, marker=marker)
-        return self._append(topic_partition, batch, origin)
+        return self._append(topic_partition, batch, origin, leader_epoch)
 
     def _append(
-        self, topic_partition: TopicPartition, batch: bytearray, origin: Origin | None
+        self,
+        topic_partition: TopicPartition,
+        batch: bytearray,
+        origin: Origin | None,
+        leader_epoch: int,
     ) -> Any:
         if self.append_error is not None:
             raise KafkaError(self.append_error)
+        if leader_epoch != self.leader_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         now_ms = self.clock.time_ms()
         info = self.log_of(topic_partition).append_as_leader(
-            memoryview(batch), 0, now_ms=now_ms, origin=origin
+            memoryview(batch), leader_epoch, now_ms=now_ms, origin=origin
         )
         if self.flushes is None:
             return Result(info)
@@ -117,6 +144,31 @@ class OnDisk:
         self.timers.advance(delta_ms)
         for _ in range(3):
             await asyncio.sleep(0)
+
+
+class Partitions:
+    """The partitions of an `OnDisk`, which is made after its coordinator."""
+
+    state: OnDisk
+
+    def led_epoch(self, topic_partition: TopicPartition) -> int | None:
+        return self.state.led_epoch(topic_partition)
+
+    def log(self, topic_partition: TopicPartition) -> UnifiedLog:
+        return self.state.log_of(topic_partition)
+
+    def await_committed(
+        self, topic_partition: TopicPartition, offset: int, reached: Callable[[int], object]
+    ) -> None:
+        self.state.await_committed(topic_partition, offset, reached)
+
+    def append_internal(
+        self, topic_partition: TopicPartition, batch: bytearray, guard: int, leader_epoch: int
+    ) -> Any:
+        return self.state.append_internal(topic_partition, batch, guard, leader_epoch)
+
+    def append_marker(self, *arguments: Any, leader_epoch: int) -> Any:
+        return self.state.append_marker(*arguments, leader_epoch=leader_epoch)
 
 
 def now(result: Result[Any]) -> Any:
@@ -138,6 +190,7 @@ async def coordinator(path: Path, *, start: bool = True, **config: object) -> As
     manager.load()
     manager.create(OFFSETS, OFFSETS_ID)
     ids = itertools.count()
+    partitions = Partitions()
     with ThreadPoolExecutor(1) as executor:
         state: OnDisk
         groups = GroupCoordinator(
@@ -145,15 +198,13 @@ async def coordinator(path: Path, *, start: bool = True, **config: object) -> As
             clock=clock,
             timers=timers,
             image=lambda: state.image,
-            log_of=lambda each: state.log_of(each),
-            append=lambda *arguments: state.append(*arguments),
-            append_marker=lambda *arguments: state.append_marker(*arguments),
+            partitions=partitions,
             executor=executor,
             new_id=lambda: str(next(ids)),
             new_uuid=lambda: Uuid(next(ids).to_bytes(16)),
         )
         image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t"))
-        state = OnDisk(groups, clock, timers, manager, image)
+        state = partitions.state = OnDisk(groups, clock, timers, manager, image)
         if start:
             groups.start()
             await groups.runtime.loads_done()

@@ -451,15 +451,15 @@ async def test_group_without_members_is_dropped(tmp_path: Path) -> None:
 async def test_recreated_offsets_topic_begins_empty(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:
         joined = await stable(state)
-        old = state.image
         state.manager.delete(next(iter(state.manager.all_logs())).topic_partition)
-        state.image = after_deletion(old, CONSUMER_OFFSETS)
-        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
+        state.image = after_deletion(state.image, CONSUMER_OFFSETS)
+        state.groups.leadership_changed(0)
         assert heartbeat(state, joined) is E.NOT_COORDINATOR
         new_id = b"n" * 16
         recreated = topic(CONSUMER_OFFSETS, new_id)
         state.manager.create(*_first_partition(recreated))
         state.image = image_of(topic("t"), recreated)
+        state.groups.leadership_changed(0)
         assert heartbeat(state, joined) is E.UNKNOWN_MEMBER_ID
 
 
@@ -475,7 +475,7 @@ async def test_offsets_of_a_deleted_topic_are_removed_permanently(tmp_path: Path
         commit(state)
         old = state.image
         state.image = after_deletion(old, "t")
-        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
+        state.groups.on_metadata(delta_between(old, state.image), state.image)
         assert state.groups.shards.of("g").offsets.of_group("g") == {}
     async with coordinator(tmp_path) as state:
         assert state.groups.shards.of("g").offsets.of_group("g") == {}
@@ -492,7 +492,7 @@ async def test_topic_that_is_deleted_while_the_shard_loads_leaves_no_offsets(
         assert code_of(commit(state)) is E.COORDINATOR_LOAD_IN_PROGRESS
         old = state.image
         state.image = after_deletion(old, "t")
-        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
+        state.groups.on_metadata(delta_between(old, state.image), state.image)
         await state.groups.runtime.loads_done()
         assert state.groups.shards.of("g").offsets.of_group("g") == {}
     async with coordinator(tmp_path) as state:

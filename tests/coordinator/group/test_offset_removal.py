@@ -40,7 +40,7 @@ def member(metadata: bytes) -> Member:
 
 
 def shard_with(group: ClassicGroup | None = None) -> GroupShard:
-    shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+    shard = GroupShard(0)
     if group is not None:
         group.update_subscribed_topics()
         shard.groups["g"] = group

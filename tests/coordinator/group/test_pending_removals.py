@@ -157,7 +157,7 @@ async def test_many_offsets_are_deleted_in_time_slices(
 
 def change(state: OnDisk, new: MetadataImage) -> None:
     old, state.image = state.image, new
-    state.groups.on_metadata(delta_between(old, new), old, new)
+    state.groups.on_metadata(delta_between(old, new), new)
 
 
 def delete_topic(state: OnDisk) -> None:
@@ -213,7 +213,7 @@ async def test_a_commit_before_the_coordinator_gets_the_image_of_a_new_topic_sta
         kept = dict(of_group(state)["t"])
         assert list(kept) == [0]
         await iterations()
-        state.groups.on_metadata(delta_between(old, state.image), old, state.image)
+        state.groups.on_metadata(delta_between(old, state.image), state.image)
         await iterations()
         assert of_group(state)["t"] == kept
 
@@ -225,7 +225,8 @@ async def test_a_shard_that_is_loaded_again_between_two_slices_has_no_offsets_of
     async with coordinator(tmp_path) as state:
         await with_offsets(state, monkeypatch)
         delete_topic(state)
-        state.groups.runtime.reload(0)
+        state.groups.runtime.unload(0)
+        state.groups.runtime.follow(0)
         await iterations()
         await state.groups.runtime.loads_done()
         assert of_group(state) == {}

@@ -32,7 +32,6 @@ from tests.coordinator.transaction.transactions_on_disk import (
     until,
 )
 from tests.helpers.event_loop import on_loop
-from tests.helpers.metadata_deltas import delta_between
 
 E = ErrorCode
 
@@ -85,17 +84,44 @@ async def test_markers_of_version_2_have_the_incremented_epoch(tmp_path: Path) -
 
 
 @on_loop
-async def test_markers_have_the_leader_epoch_of_the_coordinator(tmp_path: Path) -> None:
-    """With this epoch, partitions refuse the markers of an earlier coordinator."""
-    async with coordinator(tmp_path) as disk:
+async def test_markers_have_the_leader_epoch_in_which_the_shard_was_loaded(tmp_path: Path) -> None:
+    """With this epoch, partitions refuse the markers of an earlier coordinator. A coordinator that
+    was deposed knows the epoch of its successor from its metadata."""
+    async with coordinator(tmp_path, leader_epoch=4) as disk:
         await begun(disk)
-        image = disk.image
-        state = image.topics_by_name[TRANSACTION_STATE]
-        led = replace(state, partitions=(replace(state.partitions[0], leader_epoch=4),))
-        disk.image = replace(image, topics_by_name={**image.topics_by_name, led.name: led})
+        state = disk.image.topics_by_name[TRANSACTION_STATE]
+        newest = replace(state, partitions=(replace(state.partitions[0], leader_epoch=5),))
+        others = {**disk.image.topics_by_name, newest.name: newest}
+        disk.image = replace(disk.image, topics_by_name=others)
         await disk.end()
         await disk.completed()
         assert disk.markers == [(1, 0, 4, True, [A0, A1], 1)]
+
+
+@on_loop
+async def test_prepared_transactions_are_completed_after_an_election_without_a_request(
+    tmp_path: Path,
+) -> None:
+    names = [f"x{number}" for number in range(30)]
+    async with coordinator(tmp_path) as disk:
+        for name in names:
+            await disk.init(name)
+        for name in names:
+            current = disk.transactions.describe(name)
+            who = (current.producer_id, current.producer_epoch)
+            await disk.add(who, A0, name=name)
+            await disk.end(who, name=name)
+        disk.leads = False
+        disk.transactions.leadership_changed(0)
+        disk.open.set()
+        await disk.transactions.completions.done()
+        assert disk.markers == [], "the next coordinator completes them"
+        disk.leads, disk.leader_epoch = True, 2
+        disk.transactions.leadership_changed(0)
+        await disk.transactions.runtime.loads_done()
+        await until(lambda: all(disk.state(name) == "CompleteCommit" for name in names))
+        assert {each.coordinator_epoch for each in disk.markers} == {2}
+        assert len(disk.markers) == len(names)
 
 
 @on_loop
@@ -215,10 +241,10 @@ async def test_complete_that_is_late_is_not_written_twice(tmp_path: Path) -> Non
         disk.open.set()
         flushes = disk.flushes
         await until(lambda: bool(flushes))
-        end = disk.log_of(STATE).log_end_offset
+        end = disk.log(STATE).log_end_offset
         disk.timers.advance(COMMIT_TIMEOUT_MS)
         await disk.completed()
-        assert disk.log_of(STATE).log_end_offset == end
+        assert disk.log(STATE).log_end_offset == end
         assert (await disk.init()).code is E.CONCURRENT_TRANSACTIONS
         flushes[0].set_result(None)
         await until(lambda: disk.state() == "CompleteCommit")
@@ -423,12 +449,12 @@ async def test_deleted_topic_does_not_block_a_restarted_coordinator(tmp_path: Pa
 
 
 @on_loop
-async def test_recreated_state_topic_ends_the_present_completions(tmp_path: Path) -> None:
+async def test_loss_of_the_leadership_ends_the_present_completions(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
         await begun(disk)
         await disk.end()
-        old, disk.image = disk.image, type(disk.image)()
-        disk.transactions.on_metadata(delta_between(old, disk.image), old, disk.image)
+        disk.leads = False
+        disk.transactions.leadership_changed(0)
         await asyncio.sleep(0)
         await disk.completed()
         assert disk.markers == []
@@ -524,11 +550,11 @@ async def test_thousand_ids_expire_in_batches(tmp_path: Path) -> None:
     async with coordinator(tmp_path, transactional_id_expiration_ms=1000) as disk:
         for number in range(1001):
             assert (await disk.init(f"id-{number}")).code is E.NONE
-        batches = disk.log_of(STATE).log_end_offset
+        batches = disk.log(STATE).log_end_offset
         disk.clock.advance(1000)
         disk.transactions.remove_expired()
         assert disk.transactions.all_transactions() == []
-        assert disk.log_of(STATE).log_end_offset == batches + 1001
+        assert disk.log(STATE).log_end_offset == batches + 1001
 
 
 # -- requests --------------------------------------------------------------------------------------

@@ -35,7 +35,6 @@ from odradek.results import Result
 from tests.coordinator.group.on_disk import image_of, topic
 from tests.helpers.futures import of_future
 from tests.helpers.manual_timers import SteppedTimers
-from tests.helpers.metadata_deltas import delta_between
 
 T = TypeVar("T")
 STATE = TopicPartition(TRANSACTION_STATE, 0)
@@ -83,8 +82,9 @@ class OnDisk:
     image: MetadataImage
     transactions: TransactionCoordinator = field(init=False)
     append_error: ErrorCode | None = None
-    # Whether this broker leads the partition.
+    # Whether this broker leads the partition, and its leader epoch.
     leads: bool = True
+    leader_epoch: int = 0
     # When this is a list, each append adds a future to it and waits for that.
     flushes: list[asyncio.Future[None]] | None = None
     markers: list[TransactionMarker] = field(default_factory=list)
@@ -93,17 +93,33 @@ class OnDisk:
     # Markers wait while this event is not set.
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def log_of(self, topic_partition: TopicPartition) -> UnifiedLog:
+    # -- LedPartitions -----------------------------------------------------------------------------
+
+    def led_epoch(self, topic_partition: TopicPartition) -> int | None:
+        is_led = self.leads and self.manager.get(topic_partition) is not None
+        return self.leader_epoch if is_led else None
+
+    def await_committed(
+        self, topic_partition: TopicPartition, offset: int, reached: Callable[[int], object]
+    ) -> None:
+        reached(offset)
+
+    def log(self, topic_partition: TopicPartition) -> UnifiedLog:
         log = self.manager.get(topic_partition)
         if log is None or not self.leads:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
-    def append(self, topic_partition: TopicPartition, batch: bytearray) -> Any:
+    def append_internal(
+        self, topic_partition: TopicPartition, batch: bytearray, guard: int, leader_epoch: int
+    ) -> Any:
         if self.append_error is not None:
             raise KafkaError(self.append_error)
+        if leader_epoch != self.leader_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         now_ms = self.clock.time_ms()
-        info = self.log_of(topic_partition).append_as_leader(memoryview(batch), 0, now_ms=now_ms)
+        log = self.log(topic_partition)
+        info = log.append_as_leader(memoryview(batch), leader_epoch, now_ms=now_ms)
         if self.flushes is None:
             return Result(info)
         flush: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -130,7 +146,6 @@ class OnDisk:
         state = topic(TRANSACTION_STATE, STATE_ID)
         others = [topic(name, name.encode() * 16, 2) for name in names]
         self.image = replace(image_of(state, *others), features=old.features, **changes)
-        self.transactions.on_metadata(delta_between(old, self.image), old, self.image)
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -188,6 +203,7 @@ async def coordinator(
     level: int = 1,
     clock: ManualClock | None = None,
     loaded: bool = True,
+    leader_epoch: int = 0,
     **config: object,
 ) -> AsyncIterator[OnDisk]:
     """Run a coordinator whose topic has one partition. Stop it and close its logs.
@@ -206,14 +222,14 @@ async def coordinator(
             DiskTimers(clock),
             manager,
             MetadataImage(features=PersistentMap({"transaction.version": level})),
+            leader_epoch=leader_epoch,
         )
         disk.transactions = TransactionCoordinator(
             config=BrokerConfig.from_properties(names),
             clock=clock,
             timers=disk.timers,
             image=lambda: disk.image,
-            log_of=disk.log_of,
-            append=disk.append,
+            partitions=disk,
             executor=executor,
             producer_ids=Ids(),
             write_markers=disk.write_markers,

@@ -8,7 +8,7 @@ deadline: the timer fires at the earlier deadline, finds nothing to do and is ar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 
 from odradek.config.broker import BrokerConfig
@@ -29,13 +29,13 @@ from odradek.coordinator.group.group_client import GroupClient
 from odradek.coordinator.group.group_records import encode
 from odradek.coordinator.group.group_shard import Group, GroupShard
 from odradek.coordinator.group.group_shards import GroupShards
-from odradek.coordinator.group.offset_requests import AppendMarker, OffsetRequests
-from odradek.coordinator.runtime import Append, CoordinatorRuntime, complete_tickets
+from odradek.coordinator.group.offset_requests import OffsetRequests
+from odradek.coordinator.led_partitions import MarkedPartitions
+from odradek.coordinator.runtime import CoordinatorRuntime, complete_tickets
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition, Uuid
-from odradek.log.unified_log import UnifiedLog
 from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import CONSUMER_OFFSETS
@@ -51,6 +51,9 @@ from odradek.results import PendingResult, Result
 
 logger = logging.getLogger(__name__)
 
+GROUPS_PER_SLICE = 20
+"""Groups that begin or end with their shard in one time slice. Each visits all its members."""
+
 
 class GroupCoordinator:
     """The coordinator of the groups whose partition of ``__consumer_offsets`` this broker leads.
@@ -63,12 +66,10 @@ class GroupCoordinator:
         clock: The clock of deadlines and records.
         timers: The timers of the event loop.
         image: Returns the present metadata.
-        log_of: Returns the log of a partition that this broker leads.
-        append: Appends a batch, as `ReplicaManager.append_internal`.
+        partitions: The partitions of ``__consumer_offsets`` that this broker leads.
         executor: Threads that read logs at load time.
         new_id: Returns the random part of a classic member's id.
         new_uuid: Returns the id of a consumer that has sent none.
-        append_marker: Appends the marker of a transaction.
     """
 
     def __init__(
@@ -78,12 +79,10 @@ class GroupCoordinator:
         clock: Clock,
         timers: Timers,
         image: Callable[[], MetadataImage],
-        log_of: Callable[[TopicPartition], UnifiedLog],
-        append: Append,
+        partitions: MarkedPartitions,
         executor: Executor,
         new_id: Callable[[], str],
         new_uuid: Callable[[], Uuid],
-        append_marker: AppendMarker,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -92,8 +91,7 @@ class GroupCoordinator:
             CONSUMER_OFFSETS,
             "group",
             new_shard=self._new_shard,
-            log_of=log_of,
-            append=append,
+            partitions=partitions,
             clock=clock,
             timers=timers,
             executor=executor,
@@ -106,32 +104,37 @@ class GroupCoordinator:
             self.shards, self.runtime, config, clock, new_uuid, self.classic_settings
         )
         self.offsets = OffsetRequests(
-            self.shards, self.runtime, config, clock, self.keep_session, append_marker
+            self.shards, self.runtime, config, clock, self.keep_session, partitions
         )
 
-    def _new_shard(self, partition: int) -> GroupShard:
-        return GroupShard(partition, self._loaded, self._unloaded, self._due)
+    def _new_shard(self, partition: int, _leader_epoch: int) -> GroupShard:
+        return GroupShard(partition, self._starting, self._loaded, self._unloading, self._due)
 
     # -- start and stop ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to serve requests and to load the shards that have a log."""
+        """Begin to serve requests, and to load the shards of the partitions that are led here."""
         self.shards.start()
-        self.runtime.load_all(self.shards.existing_partitions())
+        self.runtime.follow_all(self.shards.existing_partitions())
 
     def stop(self) -> None:
         """Complete the waiting requests with NOT_COORDINATOR, and stop serving."""
         self.shards.stop()
-        self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
+        self.runtime.unload_all()
 
-    def on_metadata(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Apply new metadata: leader epochs, the offsets topic, and deleted topics.
+    def leadership_changed(self, partition: int) -> None:
+        """Load or drop the shard of a partition that this broker begins or ends to lead."""
+        self.runtime.follow(partition)
+        if self.runtime.refusal(partition) is ErrorCode.NOT_COORDINATOR:
+            self.offsets.dropped(partition)
+
+    def on_metadata(self, delta: MetadataDelta, new: MetadataImage) -> None:
+        """Apply new metadata: remove the offsets of deleted topics.
 
         The caller creates the logs of `new` first.
         """
         if not self.shards.active:
             return
-        self.runtime.follow(old, new)
         # A topic that is absent for another reason may come back, and keeps its offsets.
         deleted = [
             topic.name
@@ -283,28 +286,36 @@ class GroupCoordinator:
         ):
             shard.drop_group(group)
 
-    def _loaded(self, shard: GroupShard) -> None:
+    def _starting(self, shard: GroupShard) -> Iterator[None]:
         """Restart the sessions of all members of a shard that was loaded."""
-        for group in list(shard.groups.values()):
+        settings = self.classic_settings()
+        for count, group in enumerate(list(shard.groups.values()), 1):
             if isinstance(group, ConsumerGroup):
                 self.consumers.loaded(shard, group)
             else:
-                result = group.loaded(self.classic_settings(), self.runtime.now())
-                self._perform(shard, result)
+                result = group.loaded(settings, self.runtime.now())
+                for key, deadline_ms in result.timers:
+                    self.runtime.arm(shard.partition, key, deadline_ms)
+            if not count % GROUPS_PER_SLICE:
+                yield
+
+    def _loaded(self, shard: GroupShard) -> None:
         self.offsets.loaded(shard)
         if shard.groups:
             logger.info(
                 "%s-%d: %d groups loaded", CONSUMER_OFFSETS, shard.partition, len(shard.groups)
             )
 
-    def _unloaded(self, shard: GroupShard, code: ErrorCode) -> None:
+    def _unloading(self, shard: GroupShard, code: ErrorCode) -> Iterator[None]:
         """Complete the waiting requests of a shard that is dropped.
 
         Their clients then look for the coordinator again.
         """
-        for group in shard.groups.values():
+        for count, group in enumerate(shard.groups.values(), 1):
             if isinstance(group, ClassicGroup):
                 complete_tickets(group.unload(code, self.runtime.now()).completed)
+            if not count % GROUPS_PER_SLICE:
+                yield
 
 
 def _unknown(identity: MemberIdentity) -> MemberResponse:

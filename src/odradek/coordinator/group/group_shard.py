@@ -8,7 +8,7 @@ members and the tickets of waiting requests as they are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, GroupRecordKey
@@ -28,6 +28,8 @@ from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
 
 # A group of the classic or of the consumer protocol.
 Group = ClassicGroup | ConsumerGroup
+# Work in time slices (`odradek.slicing`).
+Slices = Iterator[None]
 
 logger = logging.getLogger(__name__)
 
@@ -40,14 +42,16 @@ class GroupShard:
 
     Args:
         partition: The partition of ``__consumer_offsets``.
-        on_loaded: Begins the sessions of the members that were loaded.
-        on_unload: Completes the waiting requests when the shard is dropped.
+        on_starting: Begins the sessions of the members that were loaded, in time slices.
+        on_loaded: Called when the shard begins to serve.
+        on_unload: Completes the waiting requests when the shard is dropped, in time slices.
         on_timer: Handles the timer of a group.
     """
 
     __slots__ = (
         "_changes",
         "_on_loaded",
+        "_on_starting",
         "_on_timer",
         "_on_unload",
         "_skipped",
@@ -59,8 +63,9 @@ class GroupShard:
     def __init__(
         self,
         partition: int,
-        on_loaded: Callable[[GroupShard], None],
-        on_unload: Callable[[GroupShard, ErrorCode], None],
+        on_starting: Callable[[GroupShard], Slices] = lambda shard: iter(()),
+        on_loaded: Callable[[GroupShard], None] = lambda shard: None,
+        on_unload: Callable[[GroupShard, ErrorCode], Slices] = lambda shard, code: iter(()),
         on_timer: Callable[[GroupShard, str], None] = lambda shard, group_id: None,
     ) -> None:
         self.partition = partition
@@ -68,6 +73,7 @@ class GroupShard:
         self.offsets = OffsetStore()
         self._changes: UncommittedChanges[str, Group] = UncommittedChanges()
         self._on_timer = on_timer
+        self._on_starting = on_starting
         self._on_loaded = on_loaded
         self._on_unload = on_unload
         self._skipped: set[str] = set()
@@ -248,11 +254,14 @@ class GroupShard:
 
     # -- life --------------------------------------------------------------------------------------
 
+    def starting(self) -> Slices:
+        return self._on_starting(self)
+
     def loaded(self) -> None:
         self._on_loaded(self)
 
     def on_timer(self, key: str) -> None:
         self._on_timer(self, key)
 
-    def unload(self, code: ErrorCode) -> None:
-        self._on_unload(self, code)
+    def unloading(self, code: ErrorCode) -> Slices:
+        return self._on_unload(self, code)

@@ -34,11 +34,11 @@ from odradek.coordinator.group.offsets.offset_store import (
     validate_transactional_commit,
 )
 from odradek.coordinator.group.pending_removals import PendingRemoval, SliceLimits
+from odradek.coordinator.led_partitions import MarkedPartitions
 from odradek.coordinator.runtime import CoordinatorRuntime
 from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
-from odradek.log.log_append_info import LogAppendInfo
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.delete_groups_response import DeletableGroupResult
@@ -55,8 +55,6 @@ logger = logging.getLogger(__name__)
 
 Q = TypeVar("Q", OffsetCommitRequest, TxnOffsetCommitRequest)
 R = TypeVar("R", OffsetCommitResponse, TxnOffsetCommitResponse)
-AppendMarker = Callable[[TopicPartition, int, int, int, bool], Result[LogAppendInfo]]
-"""Appends a marker: (partition, producer id and epoch, coordinator epoch, commit or abort)."""
 # Comparisons of a commit's topics with newer metadata in time slices. The next one is not divided.
 COMPARISONS_MAX = 5
 
@@ -74,14 +72,14 @@ class OffsetRequests:
         config: BrokerConfig,
         clock: Clock,
         keep_session: Callable[[GroupShard, Group | None, str], None],
-        append_marker: AppendMarker,
+        partitions: MarkedPartitions,
     ) -> None:
         self._shards = shards
         self._runtime = runtime
         self._config = config
         self._clock = clock
         self._keep_session = keep_session
-        self._append_marker = append_marker
+        self._partitions = partitions
         self._metadata_max = config.get_int("offset.metadata.max.bytes")
         # By partition that is still loading: the topics that were deleted in the meantime.
         self._deleted_topics: dict[int, set[str]] = {}
@@ -270,8 +268,13 @@ class OffsetRequests:
             partition,
             producer_id,
             committed,
-            lambda: self._append_marker(
-                topic_partition, producer_id, producer_epoch, coordinator_epoch, committed
+            lambda leader_epoch: self._partitions.append_marker(
+                topic_partition,
+                producer_id,
+                producer_epoch,
+                coordinator_epoch,
+                committed,
+                leader_epoch=leader_epoch,
             ),
         )
 
@@ -389,12 +392,12 @@ class OffsetRequests:
     ) -> Generator[None, None, bool]:
         """Remove the offsets in one shard. Return False when it was dropped in the meantime."""
         try:
-            shard = self._runtime.load(partition)
-        except KafkaError:  # another broker leads it, or its log is damaged
-            self._deleted_topics.pop(partition, None)
-            return True
-        if shard is None:
-            self._deleted_topics.setdefault(partition, set()).update(topics)
+            shard = self._runtime.shard(partition)
+        except KafkaError as error:
+            if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                self._deleted_topics.setdefault(partition, set()).update(topics)
+            else:  # another broker leads it, or its log is damaged
+                self._deleted_topics.pop(partition, None)
             return True
         yield from self._forgetting_topics(shard, topics).writing(limits)
         return self._runtime.serves(partition, shard)
@@ -402,6 +405,13 @@ class OffsetRequests:
     def _forgetting_topics(self, shard: GroupShard, topics: Sequence[str]) -> PendingRemoval:
         pieces = shard.offsets.topic_tombstones(topics, removal.OFFSETS_PER_PIECE)
         return PendingRemoval(self._runtime, shard, pieces)
+
+    def dropped(self, partition: int) -> None:
+        """Forget the topics that were deleted while a shard was loading.
+
+        The next coordinator loads the shard. A topic may exist again when this broker does.
+        """
+        self._deleted_topics.pop(partition, None)
 
     def loaded(self, shard: GroupShard) -> None:
         """Remove the offsets of the topics that were deleted while the shard was loading.

@@ -6,7 +6,9 @@ Each transaction has one task. A partition is done in three cases:
 - Its topic was deleted. Otherwise the transaction would never end (KAFKA-12671).
 - It refuses the marker, because it has seen a newer epoch.
 
-Any other failure is tried again, with growing pauses, until the shard is dropped.
+Any other failure is tried again, with growing pauses, until the shard is dropped. Markers have the
+leader epoch in which the shard was loaded as their coordinator epoch. A coordinator that was
+deposed, and does not know it yet, thus never passes as its successor.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Callable, Collection, Generator, Iterable
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.transaction_marker import TransactionMarker, WriteMarkers
 from odradek.coordinator.transaction.transaction_metadata import (
+    PREPARED,
     TransactionMetadata,
     TransactionState,
     partitions_by_topic,
@@ -32,12 +35,14 @@ from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
 from odradek.result_tasks import wait
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_PER_SLICE, in_slices
+from odradek.slicing import ELEMENTS_PER_SLICE, begin, in_slices
 
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS = 20
 RETRY_BACKOFF_MS_MAX = 1_000
+ELEMENTS_BEGUN = 10
+"""Elements of a time slice that a completion counts as. It soon writes its first markers."""
 
 # The partition has seen a newer producer epoch or coordinator. It does not need this marker.
 _PASSED_BY = frozenset(
@@ -72,6 +77,25 @@ class Completions:
         self._write_markers = write_markers
         self._commit = commit
         self._tasks: dict[asyncio.Task[None], TransactionShard] = {}
+
+    def begin_all(self, shard: TransactionShard) -> None:
+        """Begin to complete all prepared transactions of a shard that was loaded, in time slices.
+
+        No request has to ask for that.
+        """
+        begin(self._beginning(shard), "the completion of loaded transactions")
+
+    def _beginning(self, shard: TransactionShard) -> Generator[None, None, None]:
+        left = ELEMENTS_PER_SLICE
+        # Metadata is replaced and not changed, so these are the transactions that were loaded.
+        for each in list(shard.transactions.values()):
+            left -= 1
+            if each.state in PREPARED:
+                left -= ELEMENTS_BEGUN
+                self.begin(shard, each)
+            if left <= 0:
+                left = ELEMENTS_PER_SLICE
+                yield
 
     def begin(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
         """Begin to complete a transaction whose Prepare is committed.
@@ -148,7 +172,7 @@ class Completions:
         marker = TransactionMarker(
             prepared.producer_id,
             prepared.producer_epoch,
-            self._coordinator_epoch(shard),
+            shard.leader_epoch,
             prepared.state is TransactionState.PREPARE_COMMIT,
             partitions,
             max(prepared.client_transaction_version, 1),
@@ -180,10 +204,6 @@ class Completions:
             if passed_by:
                 done.add(partition)
         return done
-
-    def _coordinator_epoch(self, shard: TransactionShard) -> int:
-        partition = self._image().partition(TRANSACTION_STATE, shard.partition)
-        return 0 if partition is None else partition.leader_epoch
 
     async def _completed(self, shard: TransactionShard, prepared: TransactionMetadata) -> bool:
         """Append Complete. Return False when it must be tried again."""

@@ -18,7 +18,8 @@ from typing import Protocol, TypeVar
 
 from odradek.config.broker import BrokerConfig
 from odradek.coordinator.coordinator_result import CoordinatorResult, Timestamp, response_code
-from odradek.coordinator.runtime import Append, CoordinatorRuntime, partition_for
+from odradek.coordinator.led_partitions import LedPartitions
+from odradek.coordinator.runtime import CoordinatorRuntime, partition_for
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.completion import Completions
 from odradek.coordinator.transaction.transaction_decisions import (
@@ -39,8 +40,6 @@ from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
-from odradek.log.unified_log import UnifiedLog
-from odradek.metadata.delta import MetadataDelta
 from odradek.metadata.features import TRANSACTION_VERSION
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
@@ -68,9 +67,9 @@ Codes = Mapping[TopicPartition, ErrorCode]
 class TransactionCoordinator:
     """The coordinator of the transactional ids whose ``__transaction_state`` partition is led here.
 
-    Owned by the event loop. `log_of` and `append` are methods of the replica manager.
-    `write_markers` writes markers to partitions (`transaction_marker.WriteMarkers`). `start` begins
-    to load the existing shards and to complete prepared transactions. After `stop` requests get
+    Owned by the event loop. `write_markers` writes markers to partitions
+    (`transaction_marker.WriteMarkers`). `start` begins to load the shards of the partitions that
+    are led here, and to complete their prepared transactions. After `stop` requests get
     COORDINATOR_NOT_AVAILABLE.
     """
 
@@ -81,8 +80,7 @@ class TransactionCoordinator:
         clock: Clock,
         timers: Timers,
         image: Callable[[], MetadataImage],
-        log_of: Callable[[TopicPartition], UnifiedLog],
-        append: Append,
+        partitions: LedPartitions,
         executor: Executor,
         producer_ids: ProducerIds,
         write_markers: WriteMarkers,
@@ -96,9 +94,10 @@ class TransactionCoordinator:
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE,
             "transaction",
-            new_shard=lambda partition: TransactionShard(partition, self._loaded, self._unloaded),
-            log_of=log_of,
-            append=append,
+            new_shard=lambda partition, leader_epoch: TransactionShard(
+                partition, leader_epoch, self._loaded, self._unloaded
+            ),
+            partitions=partitions,
             clock=clock,
             timers=timers,
             executor=executor,
@@ -116,22 +115,21 @@ class TransactionCoordinator:
     # -- start and stop ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to serve requests and to load the shards that have a log."""
+        """Begin to serve requests, and to load the shards of the partitions that are led here."""
         self._active = True
-        self.runtime.load_all(self._existing_partitions())
+        self.runtime.follow_all(self._existing_partitions())
 
     def stop(self) -> None:
         """Stop serving. Prepared transactions are completed after the next start."""
         self._active = False
-        self.runtime.unload_all(ErrorCode.NOT_COORDINATOR)
+        self.runtime.unload_all()
         self.completions.cancel_all()
         for result in list(self._background):
             result.cancel()
 
-    def on_metadata(self, _delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Apply new metadata: leader epochs, and deletion of the coordinator's topic."""
-        if self._active:
-            self.runtime.follow(old, new)
+    def leadership_changed(self, partition: int) -> None:
+        """Load or drop the shard of a partition that this broker begins or ends to lead."""
+        self.runtime.follow(partition)
 
     def _existing_partitions(self) -> int:
         return self._image().partition_count(TRANSACTION_STATE)
@@ -385,9 +383,7 @@ class TransactionCoordinator:
 
     def _loaded(self, shard: TransactionShard) -> None:
         """Begin to complete the prepared transactions of a shard that was loaded."""
-        for each in list(shard.transactions.values()):
-            if each.state in PREPARED:
-                self.completions.begin(shard, each)
+        self.completions.begin_all(shard)
         if shard.transactions:
             logger.info(
                 "%s-%d: %d transactional ids loaded",
@@ -396,7 +392,7 @@ class TransactionCoordinator:
                 len(shard.transactions),
             )
 
-    def _unloaded(self, shard: TransactionShard, code: ErrorCode) -> None:
+    def _unloaded(self, shard: TransactionShard) -> None:
         """Cancel the completions of a shard that is dropped.
 
         The next broker that loads it completes its transactions.

@@ -6,7 +6,7 @@ Records become state only through `TransactionShard.replay`, after an append and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from odradek.coordinator.transaction.transaction_metadata import (
     TransactionMetadata,
@@ -23,12 +23,21 @@ logger = logging.getLogger(__name__)
 
 
 class TransactionShard:
-    """The transactional ids of one partition. Owned by its loading task, then by the event loop."""
+    """The transactional ids of one partition. Owned by its loading task, then by the event loop.
+
+    Args:
+        partition: The partition of ``__transaction_state``.
+        leader_epoch: The leader epoch in which the shard is loaded. It is the coordinator epoch of
+            its markers.
+        on_loaded: Called when the shard begins to serve.
+        on_unload: Called when the shard is dropped.
+    """
 
     __slots__ = (
         "_changes",
         "_on_loaded",
         "_on_unload",
+        "leader_epoch",
         "ongoing",
         "partition",
         "served",
@@ -38,10 +47,12 @@ class TransactionShard:
     def __init__(
         self,
         partition: int,
+        leader_epoch: int,
         on_loaded: Callable[[TransactionShard], None],
-        on_unload: Callable[[TransactionShard, ErrorCode], None],
+        on_unload: Callable[[TransactionShard], None],
     ) -> None:
         self.partition = partition
+        self.leader_epoch = leader_epoch
         self.transactions: dict[str, TransactionMetadata] = {}
         self._changes: UncommittedChanges[str, TransactionMetadata] = UncommittedChanges()
         # The transactional ids with an open transaction. Only these can time out.
@@ -104,10 +115,15 @@ class TransactionShard:
     def on_timer(self, key: str) -> None:
         """Do nothing. Transactional ids have no timers: timeouts are checked at intervals."""
 
+    def starting(self) -> Iterator[None]:
+        return iter(())
+
     def loaded(self) -> None:
         self.served = True
         self._on_loaded(self)
 
-    def unload(self, code: ErrorCode) -> None:
+    def unloading(self, code: ErrorCode) -> Iterator[None]:
+        """End the work of the shard. Only its uncommitted writes wait, which the runtime ends."""
         self.served = False
-        self._on_unload(self, code)
+        self._on_unload(self)
+        return iter(())

@@ -52,7 +52,7 @@ class ConsumerMachine:
 
     def __post_init__(self) -> None:
         self.patterns = TopicPatterns(ManualClock())
-        self.shard = GroupShard(0, lambda shard: None, lambda shard, code: None)
+        self.shard = GroupShard(0)
         self.log: list[Any] = []
 
     @property

@@ -157,7 +157,7 @@ def test_a_block_changes_a_shard_as_its_records_do(
 
     Some time slices of the blocks run between two writes.
     """
-    by_record, by_block = (GroupShard(0, lambda _: None, lambda *_: None) for _ in range(2))
+    by_record, by_block = (GroupShard(0) for _ in range(2))
     offset, ends = 10, [0]
     for kind, written in writes:
         producer_id = data.draw(st.sampled_from([NO_PRODUCER, 7]))
@@ -197,7 +197,7 @@ def test_a_block_is_applied_in_time_slices(
     monkeypatch.setattr(offset_store, "APPLIED_PER_SLICE", ELEMENTS_PER_SLICE)
     image = image_of(*(topic(name, name.encode().ljust(16), n) for name, n in counts.items()))
     context = CommitContext(image, 1_000, metadata_max=5)
-    shard = GroupShard(0, lambda _: None, lambda *_: None)
+    shard = GroupShard(0)
     for first_offset in (0, COUNT):
         work = making_commit(request(counts), ErrorCode.NONE, context, plain_commit)
         block, _ = run_to_completion(work)
@@ -247,7 +247,7 @@ async def committed(
         between: Called at the end of the first slice.
         commit: Commits the offsets. The default is an OffsetCommit.
     """
-    end_slice, append = slicing.end_slice, state.append
+    end_slice, append = slicing.end_slice, state.append_internal
     slices, batches = [0], [0]
 
     async def ended() -> None:
@@ -261,7 +261,7 @@ async def committed(
         return append(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(slicing, "end_slice", ended)
-    monkeypatch.setattr(state, "append", counted)
+    monkeypatch.setattr(state, "append_internal", counted)
     state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", partitions=COUNT))
     if commit is None:
         commit = partial(state.groups.offsets.commit_in_slices, request({"t": COUNT}), VERSION)

@@ -227,7 +227,7 @@ def test_long_fetch_returns_no_offset_that_was_written_between_two_slices_and_is
             assert not commit(state, 9).done
             if unloads:
                 state.leads = False
-                state.groups.runtime.reload(0)
+                state.groups.leadership_changed(0)
             response: Any = await wait(fetch)
             group = response.groups[0] if version >= 8 else response
             assert group.topics[0].partitions[-1].committed_offset == 5
