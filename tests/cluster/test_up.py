@@ -174,3 +174,36 @@ def test_missing_java_is_reported_with_its_installation(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     assert "Java is missing. Install Java 17" in done.stderr
     assert "--zookeeper HOST:PORT" in done.stderr
+
+
+def test_the_status_says_what_zookeeper_lacks(up: Up) -> None:
+    *started, ready = up.until("ready")
+    assert _findings(ready["bootstrap_servers"]) == []
+    os.kill(started[0]["pid"], signal.SIGSTOP)
+    try:
+        lacks = [each["lacks"] for each in _findings(ready["bootstrap_servers"])]
+        assert "a quorum" in lacks
+        done = _status("127.0.0.1:1", "--zookeeper", f"127.0.0.1:{started[0]['port']}")
+        assert done.returncode == 1
+        assert json.loads(done.stdout)["findings"][0]["lacks"] == "a quorum"
+        assert done.stderr.startswith("odradek: No broker responds (127.0.0.1:1: Connection refu")
+    finally:
+        os.kill(started[0]["pid"], signal.SIGCONT)
+
+
+def _findings(servers: str) -> list[dict[str, Any]]:
+    done = _status(servers)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
+    return found
+
+
+def _status(servers: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "odradek", "cluster", "status", "--json", *options]
+    return subprocess.run(
+        [*command, "--bootstrap-server", servers],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )

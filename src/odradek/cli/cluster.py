@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from odradek.cli.output import CommandError, parse_assignments
+from odradek.cli.client import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    JsonOutput,
+    complete_topic,
+)
+from odradek.cli.output import PARTITION_MAX, CommandError, parse_assignments, print_rows
 from odradek.config.listeners import PORT_MAX
 
 BROKERS_MAX = 100
@@ -79,3 +85,65 @@ def _check_zookeeper(zookeeper: str | None) -> None:
         parse_connect(zookeeper)
     except KafkaError:
         raise CommandError(f"--zookeeper takes HOST:PORT[/PATH], not {zookeeper!r}.") from None
+
+
+@app.command("status")
+def status(
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper",
+            metavar="HOST:PORT[/PATH]",
+            help="Ask this ZooKeeper (default: the one in the configs of the brokers).",
+        ),
+    ] = None,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Show what ZooKeeper, the controller, brokers and partitions lack, why, and what to do."""
+    from odradek.cli.cluster_status import print_status
+
+    print_status(bootstrap_server, zookeeper, as_json)
+
+
+@app.command("elect")
+def elect(
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC]...",
+            help="Topics (default: all partitions that need an election).",
+            autocompletion=complete_topic,
+        ),
+    ] = None,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            help="Partition of the topic; repeatable (default: all).",
+            min=0,
+            max=PARTITION_MAX,
+        ),
+    ] = None,
+    unclean: Annotated[
+        bool,
+        typer.Option(
+            "--unclean",
+            help="If no in-sync replica is live, elect another one. Acknowledged records are lost.",
+        ),
+    ] = False,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Elect the first replicas as leaders again, or with --unclean any live replica."""
+    from odradek.cli import cluster_elect
+
+    if partitions and len(topics or ()) != 1:
+        raise CommandError("--partition needs exactly one TOPIC.")
+    if unclean and not topics:
+        raise CommandError("--unclean loses records. Name each TOPIC for which you accept that.")
+    rows = cluster_elect.elect(bootstrap_server, topics or (), partitions or (), unclean=unclean)
+    print_rows(rows, ["topic", "partition", "result", "error"], as_json)
+    if (error := cluster_elect.failed(rows)) is not None:
+        raise error
