@@ -5,12 +5,12 @@
 
 A group of `consume.py` grows from one process to `--consumers`. At each size some consumers and one
 broker are killed with SIGKILL while numbered records arrive, and are started again. The output of
-all processes must show:
+all processes must show three properties:
 
-* each record at least once;
-* one owner of a partition at a time: after the first record of a claim, no earlier claim delivers;
-* records that are delivered again only after the last commit of a consumer that was killed, or that
-  has lost its session.
+* Each record is delivered at least once.
+* A partition has one owner at a time. After the first record of a claim, no earlier claim delivers.
+* A record is delivered again only if it follows the last commit of a consumer that was killed, or
+  that has lost its session.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ CHROOT = "/zookeeper-consumer"
 PARTITIONS = 6
 CONSUMERS_MAX = 5
 BROKERS_MAX = 3
-RECORDS_PER_KILL = 150
+RECORDS_PER_KILL = 240
+"""The largest number of records between two kills. Half of it is the smallest."""
+PACE_S = 0.04
+"""Time between two records. The partitions of a killed consumer have a new owner before the next
+kill, or at about the same time."""
 SESSION_MS = 6_000
 BROKER_SESSION_MS = 3_000
 PATIENCE_S = 180.0
@@ -186,7 +190,7 @@ class Member:
 
 
 class Group:
-    """The members of the group: those that run, and those that have ended."""
+    """All members of the group, and the running ones."""
 
     def __init__(self, zookeeper: str, directory: Path) -> None:
         self._zookeeper = zookeeper
@@ -204,7 +208,7 @@ class Group:
         self.replace_ended()
 
     def replace_ended(self) -> None:
-        """Start a member for each one that has ended."""
+        """Start a member in the place of each ended one."""
         ended = [each for each in self.running if each.process.poll() is not None]
         self.running = [each for each in self.running if each not in ended]
         for _ in ended:
@@ -217,14 +221,14 @@ class Group:
     def verdict(self, records: int) -> Verdict:
         return check([each.output() for each in self.all], records)
 
-    def await_lost(self, records: int, lost_max: int) -> None:
-        """Wait until the consumers have got all records but `lost_max`."""
+    def await_records(self, records: int) -> None:
+        """Wait until the group has got all records."""
         deadline = time.monotonic() + PATIENCE_S
-        while self.verdict(records).lost > lost_max:
+        while self.verdict(records).lost:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the group does not read all records: {self.verdict(records)}")
             self.replace_ended()
-            time.sleep(0.1)
+            time.sleep(0.2)
 
 
 @contextmanager
@@ -276,13 +280,15 @@ def run(
                 actions.append(lambda: _restart_one(running, random))
                 random.shuffle(actions)
                 for action in actions:
-                    for value in range(records, records + RECORDS_PER_KILL):
+                    count = random.randint(RECORDS_PER_KILL // 2, RECORDS_PER_KILL)
+                    for value in range(records, records + count):
                         producer.produce(TOPIC, str(value), partition=value % PARTITIONS)
-                    records += RECORDS_PER_KILL
-                    assert producer.flush(PATIENCE_S) == 0, "the records were not written"
-                    group.await_lost(records, random.randrange(RECORDS_PER_KILL))
+                        producer.poll(PACE_S)
+                        group.replace_ended()
+                    records += count
                     action()
-            group.await_lost(records, 0)
+            assert producer.flush(PATIENCE_S) == 0, "the records were not written"
+            group.await_records(records)
         finally:
             group.stop()
         return group.verdict(records), records
