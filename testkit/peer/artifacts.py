@@ -28,7 +28,7 @@ def program_class_path() -> str:
     """Return the class path of programs, which adds Streams and Connect's file connectors."""
     directory = CACHE / f"kafka-programs-{KAFKA_VERSION}"
     if not directory.is_dir():
-        _fetch(directory, "programs.xml", "-DexcludeTransitive=true")
+        fetch(directory, "programs.xml", "-DexcludeTransitive=true")
     return f"{directory}{os.sep}*{os.pathsep}{kafka_class_path()}"
 
 
@@ -39,12 +39,14 @@ def java_command(
     level: str = "WARN",
     jvm: tuple[str, ...] = (),
     extra_class_path: str = "",
+    class_path: str = "",
 ) -> list[str]:
     """Return the command line that runs one of Kafka's main classes.
 
     `heap` and `jvm` are JVM options; `level` is the least level that is logged to stderr.
+    `class_path` is the one of another release than `KAFKA_VERSION`.
     """
-    class_path = kafka_class_path()
+    class_path = class_path or kafka_class_path()
     if extra_class_path:
         class_path = extra_class_path + os.pathsep + class_path
     return [
@@ -76,12 +78,14 @@ def _jar_directory() -> Path:
         return Path(named)
     directory = CACHE / f"kafka-{KAFKA_VERSION}"
     if not directory.is_dir():
-        _fetch(directory, "pom.xml")
+        fetch(directory, "pom.xml")
     return directory
 
 
-def _fetch(directory: Path, project: str, *options: str) -> None:
-    """Let Maven copy to a temporary directory, so that an interrupted fetch leaves no files."""
+def fetch(directory: Path, project: str, *options: str) -> None:
+    """Let Maven fetch the jars of a project beside this file into a directory.
+
+    Maven copies them to a temporary directory, so that an interrupted fetch leaves no files."""
     maven = shutil.which("mvn")
     if maven is None:
         raise PeerUnavailable("Apache Kafka is fetched by Maven: no `mvn` on the PATH.")

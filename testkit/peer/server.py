@@ -92,7 +92,7 @@ class BrokerProcess:
 
     def restart(self) -> BrokerProcess:
         """Start the same command on the same port and directory, after `stop()` or `kill()`."""
-        return _launch(
+        return launch(
             self.name, self.bootstrap, self.command, self.directory, self.log_dir, self.environment
         )
 
@@ -121,7 +121,7 @@ def start_kafka(directory: Path, properties: Mapping[str, str] | None = None) ->
     config.write_text("".join(f"{k}={v}\n" for k, v in settings.items()), encoding="utf-8")
     _format_storage(config)
     command = java_command("kafka.Kafka", str(config), heap=KAFKA_HEAP, level="INFO", jvm=KAFKA_JVM)
-    return _launch("kafka", f"{HOST}:{port}", command, directory, log_dir, {})
+    return launch("kafka", f"{HOST}:{port}", command, directory, log_dir, {})
 
 
 def start_odradek(
@@ -158,7 +158,7 @@ def start_odradek(
         "PYTHONPATH": python_path(source),
         "PYTHONDONTWRITEBYTECODE": "" if bytecode else "1",
     }
-    return _launch("odradek", f"{HOST}:{port}", command, directory, log_dir, environment)
+    return launch("odradek", f"{HOST}:{port}", command, directory, log_dir, environment)
 
 
 def start_command(
@@ -172,7 +172,7 @@ def start_command(
     values = {"address": f"{HOST}:{port}", "data": str(log_dir), "advertised": advertised}
     filled = [word.format(**values) for word in command]
     path = os.pathsep.join((str(ROOT), python_path(ROOT)))
-    return _launch("broker", f"{HOST}:{port}", filled, directory, log_dir, {"PYTHONPATH": path})
+    return launch("broker", f"{HOST}:{port}", filled, directory, log_dir, {"PYTHONPATH": path})
 
 
 def python_path(source: Path) -> str:
@@ -244,7 +244,7 @@ def _format_storage(config: Path) -> None:
         raise RuntimeError(f"StorageTool failed: {done.stdout}{done.stderr}")
 
 
-def _launch(
+def launch(
     name: str,
     bootstrap: str,
     command: list[str],
@@ -252,6 +252,7 @@ def _launch(
     log_dir: Path,
     environment: dict[str, str],
 ) -> BrokerProcess:
+    """Start a broker, and return when it responds. Its output goes to a new file."""
     handle, log_name = tempfile.mkstemp(prefix=f"{name}-", suffix=".log", dir=directory)
     with os.fdopen(handle, "wb") as output:
         began = time.monotonic()
