@@ -318,3 +318,11 @@ def test_checkpoint_that_is_cut_in_its_last_number_is_torn(tmp_path: Path) -> No
     path.write_text("0\n2\n1 0\n2 1")
     with pytest.raises(checkpoints.CorruptCheckpoint):
         checkpoints.read_epochs(RealFiles(), str(path))
+
+
+def test_leader_epoch_checkpoint_that_kafka_created_with_no_bytes_has_no_entries(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.write_bytes(b"")
+    assert checkpoints.read_epochs(RealFiles(), str(path)) == []

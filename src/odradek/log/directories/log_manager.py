@@ -150,11 +150,13 @@ class LogManager:
         node_id: int = 0,
         *,
         log_config: Callable[[str], LogConfig] | None = None,
+        adds_directory_ids: bool = False,
     ) -> None:
         """Lock the directories and open every log in them.
 
         Args:
             cluster_id: None takes the id of the directories, or creates one.
+            adds_directory_ids: Whether a directory without an id gets one.
             log_config: Returns the effective config of a topic.
 
         Raises:
@@ -163,7 +165,7 @@ class LogManager:
         """
         try:
             self._lock_directories()
-            self._load_meta_properties(cluster_id, node_id)
+            self._load_meta_properties(cluster_id, node_id, adds_ids=adds_directory_ids)
             self._check_partition_directories()
             for log_dir in self.log_dirs:
                 self._load_or_fail(log_dir, log_config)
@@ -216,7 +218,9 @@ class LogManager:
             lock.release()
         self._locks.clear()
 
-    def _load_meta_properties(self, cluster_id: str | None, node_id: int) -> None:
+    def _load_meta_properties(
+        self, cluster_id: str | None, node_id: int, *, adds_ids: bool
+    ) -> None:
         paths = [log_dir.path for log_dir in self.log_dirs]
         cluster_id, found = checkpoints.read_meta_properties(self.files, paths, cluster_id, node_id)
         self.cluster_id = cluster_id or uuid_to_string(self._randomness.uuid())
@@ -229,6 +233,10 @@ class LogManager:
                 self.directory_ids[path] = new_id
             elif (directory_id := checkpoints.parse_directory_id(path, properties)) is not None:
                 self.directory_ids[path] = directory_id
+            elif adds_ids:
+                new_id = self._randomness.uuid()
+                checkpoints.write_directory_id(self.files, path, properties, new_id)
+                self.directory_ids[path] = new_id
 
     def _check_partition_directories(self) -> None:
         """Refuse two directories of one partition, as Kafka does (``LogManager.loadLog``).

@@ -15,7 +15,8 @@ Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-che
 
 An incomplete file (a power cut between write and sync) raises `CorruptCheckpoint`. A missing file
 counts as a file without entries. Kafka creates ``cleaner-offset-checkpoint`` with 0 bytes and first
-writes it after a compaction. A file of 0 bytes with that name has no entries either.
+writes it after a compaction. A file of 0 bytes with that name has no entries either. The same holds
+for ``leader-epoch-checkpoint``.
 """
 
 from __future__ import annotations
@@ -118,9 +119,13 @@ def write_new_offsets(
 
 
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
-    """Return (epoch, start offset) of a leader epoch checkpoint, in the order of the file."""
+    """Return (epoch, start offset) of a leader epoch checkpoint, in the order of the file.
+
+    Kafka on ZooKeeper creates the file with 0 bytes. Such a file has no entries.
+    """
     try:
-        return [(int(epoch), int(start)) for epoch, start in _read_entries(files, path, 2)]
+        entries = _read_entries(files, path, 2, may_be_empty=True)
+        return [(int(epoch), int(start)) for epoch, start in entries]
     except ValueError as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error
 
@@ -284,6 +289,14 @@ def write_meta_properties(
         "directory.id": uuid_to_string(directory_id),
     }
     write_properties(files, f"{path}/{META_PROPERTIES_FILE}", properties)
+
+
+def write_directory_id(
+    files: Files, path: str, properties: Mapping[str, str], directory_id: Uuid
+) -> None:
+    """Add the id of a directory of Kafka on ZooKeeper, whose ``meta.properties`` has none."""
+    extended = {**properties, "directory.id": uuid_to_string(directory_id)}
+    write_properties(files, f"{path}/{META_PROPERTIES_FILE}", extended)
 
 
 def parse_directory_id(path: str, properties: Mapping[str, str]) -> Uuid | None:
