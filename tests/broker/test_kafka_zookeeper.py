@@ -1,4 +1,7 @@
-"""A store that has a cluster id, but not all nodes of Odradek: the start writes nothing."""
+"""A store that has a cluster id, but not all nodes of Odradek: the start writes nothing.
+
+`test_moving_in` starts brokers on a store of Kafka that is taken over.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,7 @@ async def tree(store: MemoryStore) -> dict[str, tuple[bytes, int]]:
 
 @pytest.mark.parametrize("broker_id", [1, 5])
 @pytest.mark.parametrize("is_live", [True, False])
-def test_the_zookeeper_of_apache_kafka_is_refused_and_stays_as_it_is(
+def test_new_brokers_do_not_take_over_the_zookeeper_of_apache_kafka(
     tmp_path: Path, patient: None, is_live: bool, broker_id: int
 ) -> None:
     async def test() -> None:

@@ -15,13 +15,16 @@ class RunningClock:
     On a busy machine a process may stand still for seconds. The timeouts of brokers would expire
     then, although the other brokers of the process were stopped, too. The brokers of one process
     share one clock, and read it many times a second.
+
+    Args:
+        time_ms: The time of day at the begin. Default: the real one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, time_ms: float | None = None) -> None:
         self._lock = threading.Lock()
         self._real_ms = time.monotonic() * 1000
         self._now_ms = self._real_ms
-        self._wall_ms = time.time() * 1000 - self._real_ms
+        self._wall_ms = (time.time() * 1000 if time_ms is None else time_ms) - self._real_ms
 
     def time_ms(self) -> int:
         return int(self._wall_ms + self.monotonic_ms())

@@ -50,7 +50,7 @@ from odradek.controller.controller import Controller
 from odradek.environment.environment import Environment
 from odradek.errors import KafkaError
 from odradek.ids import BrokerId, Uuid
-from odradek.log.directories.directory_names import METADATA_DIRECTORY
+from odradek.log.directories.directory_names import METADATA_DIRECTORY, topic_ids_of_logs
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.state.checkpoints import MARK_FILE, read_clean_shutdown_epoch
 from odradek.metadata.features import FEATURES
@@ -334,7 +334,9 @@ class BrokerServer:
         run = partial(asyncio.get_running_loop().run_in_executor, self._threads.executor)
         self._stopping.add("the cluster", member.stop, self._stopping.limits.parts_ms)
         try:
-            mark = await member.join(await run(identify), self._single_store, mark_move)
+            read_logs = partial(run, topic_ids_of_logs, files, paths)
+            identity = await run(identify)
+            mark = await member.join(identity, self._single_store, mark_move, read_logs)
             await run(write_mark, files, paths, mark)
         except BaseException:
             log_manager.unlock()
@@ -353,7 +355,9 @@ class BrokerServer:
             cluster_id: The id of the cluster, if it is known.
             registered: Returns the epoch of the broker's last registration.
         """
-        load = partial(log_manager.load, cluster_id, self.config.node_id)
+        in_cluster = cluster_id is not None
+        node_id = self.config.node_id
+        load = partial(log_manager.load, cluster_id, node_id, adds_directory_ids=in_cluster)
         await asyncio.get_running_loop().run_in_executor(self._threads.executor, load)
         close = partial(self._close_logs, log_manager, registered)
         self._stopping.add("the logs", close, self._stopping.limits.logs_ms)

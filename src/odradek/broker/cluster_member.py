@@ -6,7 +6,8 @@ A start takes these steps. Each one needs those before it:
    (`cluster_identity`) and that no other process has the id of this broker. It prepares an empty
    store, and claims the id. Of two processes that start together, one is refused here. The log
    directories are locked by now, and nothing in them has changed. Then they get the mark of the
-   cluster. If the metadata of a single broker moves, the first one has a mark before the move.
+   cluster. If the metadata of a single broker moves, the first one has a mark before the move. The
+   store of a stopped Kafka is taken over (`kafka_takeover`).
 2. The broker loads its logs, and binds its listeners. Its address is known now.
 3. `register` creates the node of this broker. The broker accepts connections, and executes the
    requests of other brokers (`requests.start_gate`). It has to do so before it knows any metadata:
@@ -46,6 +47,13 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import inter_broker_listener
 from odradek.controller.broker_requests import BrokerRequests
 from odradek.controller.cluster_controller import ClusterController
+from odradek.controller.kafka_takeover import (
+    JoiningBroker,
+    ReadLogs,
+    check_join,
+    is_store_of_kafka,
+    take_over,
+)
 from odradek.controller.loading import MetadataChanged, check_prepared, load, prepare
 from odradek.controller.store_move import move, moving_id
 from odradek.environment.environment import Environment
@@ -63,9 +71,12 @@ from odradek.metadata.image import (
     BrokerRegistration,
     MetadataImage,
 )
+from odradek.metadata.kafka_import.zookeeper_store import AUTHORIZATION_KEYS, DirectoryUse
 from odradek.metadata.publisher import Subscriber
 from odradek.metadata.store.interface import (
+    BadVersionError,
     MetadataStore,
+    NodeExistsError,
     NoNodeError,
     StoreError,
     StoreFailure,
@@ -228,6 +239,7 @@ class ClusterMember(ClusterMembership):
         directories: DirectoryIdentity,
         single_store: Callable[[], MetadataStore],
         mark_move: Callable[[ClusterMark], Awaitable[None]],
+        read_logs: ReadLogs,
     ) -> ClusterMark:
         """Begin the session, and join the cluster of the store, or begin one in an empty store.
 
@@ -236,6 +248,7 @@ class ClusterMember(ClusterMembership):
             single_store: Returns the store of a single broker in the log directories, which is not
                 open. Its metadata moves into an empty store.
             mark_move: Writes the mark of a move that has begun, durably.
+            read_logs: Returns the topic ids of the logs in the log directories.
 
         Returns:
             The mark for the log directories.
@@ -249,7 +262,7 @@ class ClusterMember(ClusterMembership):
         await self.lifecycle.open()
         for attempt in range(1, JOIN_ATTEMPTS_MAX + 1):
             try:
-                self.cluster_id = await self._join(directories, single_store, mark_move)
+                self.cluster_id = await self._join(directories, single_store, mark_move, read_logs)
             except znodes.InvalidNode as error:
                 raise error.below(self._settings.chroot) from error
             except (StoreFailure, StoreError, UnknownOutcomeError) as error:
@@ -266,6 +279,7 @@ class ClusterMember(ClusterMembership):
         directories: DirectoryIdentity,
         single_store: Callable[[], MetadataStore],
         mark_move: Callable[[ClusterMark], Awaitable[None]],
+        read_logs: ReadLogs,
     ) -> str:
         """Join the cluster of the store. Return its id. A second call continues a broken one."""
         await self._store.sync()
@@ -273,6 +287,7 @@ class ClusterMember(ClusterMembership):
         moving = await moving_id(self._store)
         admitted = admission(directories, found, self._settings.chroot, moving)
         if found is not None:
+            await self._take_over_from_kafka(found, directories, read_logs)
             await check_prepared(self._store, found)
             await self._check_contents()
         await self.lifecycle.await_id(self._settings.id_timeout_ms)
@@ -285,6 +300,33 @@ class ClusterMember(ClusterMembership):
         cluster_id = await prepare(self._store, known, new_uuid, completes=False)
         await self.lifecycle.claim_id(self._settings.id_timeout_ms)
         return cluster_id
+
+    async def _take_over_from_kafka(
+        self, cluster_id: str, directories: DirectoryIdentity, read_logs: ReadLogs
+    ) -> None:
+        """Take the store over if it is one of Kafka. Check this broker if another one did.
+
+        Raises:
+            KafkaError: The cluster may not be taken over, or this broker may not join it.
+        """
+        use = DirectoryUse(
+            is_new=directories.cluster_id is None,
+            has_mark=directories.mark is not None,
+            has_single_store=directories.has_metadata,
+            has_kraft_metadata=directories.has_kafka_metadata,
+        )
+        configs = {name: self._config.initial_text(name) for name in AUTHORIZATION_KEYS}
+        broker = JoiningBroker(self._node_id, configs, use, read_logs)
+        for _ in range(JOIN_ATTEMPTS_MAX):
+            if not await is_store_of_kafka(self._store):
+                await check_join(self._store, cluster_id, broker)
+                return
+            try:
+                await take_over(self._store, cluster_id, broker)
+            except (NodeExistsError, NoNodeError, BadVersionError):
+                await self._store.sync()  # another broker was first
+            else:
+                return
 
     async def _store_cluster_id(self) -> str | None:
         try:

@@ -24,6 +24,7 @@ from odradek.metadata.store.interface import (
     MetadataStore,
     Node,
     NodeExistsError,
+    NodeReader,
     Operation,
     UnknownOutcomeError,
 )
@@ -169,7 +170,7 @@ async def _cluster_id(store: MetadataStore, expected: str | None) -> str:
     return kept
 
 
-async def load(store: MetadataStore, cluster_id: str, node_id: BrokerId) -> LoadedMetadata:
+async def load(store: NodeReader, cluster_id: str, node_id: BrokerId) -> LoadedMetadata:
     """Return the contents of a store that is prepared. `node_id` is this broker.
 
     Raises:
@@ -209,7 +210,7 @@ def _found(node: Node | None) -> Node:
     return node
 
 
-async def _load_topics(store: MetadataStore) -> tuple[list[TopicImage], list[TopicImage]]:
+async def _load_topics(store: NodeReader) -> tuple[list[TopicImage], list[TopicImage]]:
     """Return the topics, and the unfinished ones among them.
 
     A topic whose deletion is marked does not exist, although its nodes do.
@@ -293,7 +294,7 @@ def making_whole_topic(
     return TopicImage(name, topic_id, partitions)
 
 
-async def _load_registrations(store: MetadataStore) -> dict[BrokerId, BrokerRegistration]:
+async def _load_registrations(store: NodeReader) -> dict[BrokerId, BrokerRegistration]:
     """Return the last registration of each broker. The broker may be down."""
     names = await store.children(znodes.REGISTRATIONS)
     nodes = await store.get_many([f"{znodes.REGISTRATIONS}/{name}" for name in names])
@@ -308,7 +309,7 @@ def _registration(name: str, data: bytes) -> tuple[BrokerId, BrokerRegistration]
     return broker, znodes.decode_registration(broker, data)
 
 
-async def _load_configs(store: MetadataStore, parent: str) -> dict[str, dict[str, str]]:
+async def _load_configs(store: NodeReader, parent: str) -> dict[str, dict[str, str]]:
     """Return the overrides of every resource below a path, by name."""
     names = await store.children(parent)
     nodes = await store.get_many([f"{parent}/{name}" for name in names])
@@ -321,12 +322,12 @@ async def _load_configs(store: MetadataStore, parent: str) -> dict[str, dict[str
     return {name: configs for name, configs in found.items() if configs}
 
 
-async def _load_topic_configs(store: MetadataStore) -> dict[TopicName, Mapping[str, str]]:
+async def _load_topic_configs(store: NodeReader) -> dict[TopicName, Mapping[str, str]]:
     configs = await _load_configs(store, znodes.TOPIC_CONFIGS)
     return {TopicName(name): overrides for name, overrides in configs.items()}
 
 
-async def _load_broker_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
+async def _load_broker_configs(store: NodeReader) -> dict[str, dict[str, str]]:
     configs = await _load_configs(store, znodes.BROKER_CONFIGS)
     return {
         "" if name == znodes.DEFAULT_ENTITY else name: overrides
@@ -334,7 +335,7 @@ async def _load_broker_configs(store: MetadataStore) -> dict[str, dict[str, str]
     }
 
 
-async def _load_deletions(store: MetadataStore, node_id: BrokerId) -> dict[Uuid, TopicDeletion]:
+async def _load_deletions(store: NodeReader, node_id: BrokerId) -> dict[Uuid, TopicDeletion]:
     ids = await store.children(znodes.DELETED_TOPICS)
     nodes = await store.get_many([f"{znodes.DELETED_TOPICS}/{each}" for each in ids])
     return dict(

@@ -19,6 +19,7 @@ from odradek.metadata.store.interface import (
     Delete,
     MetadataStore,
     Node,
+    NodeReader,
     NoNodeError,
     Operation,
     Set,
@@ -47,7 +48,7 @@ def quota_operations(before: Quotas, after: Quotas) -> list[Operation]:
     ]
 
 
-async def load_quotas(store: MetadataStore) -> Quotas:
+async def load_quotas(store: NodeReader) -> Quotas:
     """Return the quotas that `quota_operations` wrote."""
     paths: dict[str, Entity] = {}
     for name in await store.children(CLIENTS):

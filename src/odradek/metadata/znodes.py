@@ -7,13 +7,14 @@ The layout is the one of Kafka 2.3-3.x on ZooKeeper:
   the node is the partition epoch.
 * ``/config/topics/T`` and ``/config/brokers/N`` (or ``<default>``) have the altered configs.
 
-Three kinds of nodes are not Kafka's:
+These nodes are not Kafka's:
 
 * ``/odradek/deleted_topics/ID`` has the name of a deleted topic and the brokers that may still have
   logs of it, until all of them are removed.
 * ``/odradek/brokers/N`` has the last registration of a broker, also while the broker is down.
 * ``/odradek/metadata`` has the position of the last change: controller epoch and metadata offset.
   It also names topics whose partitions were not all created yet, because they exceed one write.
+* ``/odradek/kafka`` exists if the store was taken over from Kafka.
 
 ``/admin/delete_topics/T`` exists while the nodes of a deleted topic are removed in several writes.
 """
@@ -59,6 +60,7 @@ REGISTRATIONS = "/odradek/brokers"
 STARTS = "/odradek/starts"
 METADATA = "/odradek/metadata"
 MOVE = "/odradek/move"
+TAKEN_OVER = "/odradek/kafka"
 CONTROLLER = "/controller"
 DELETE_TOPICS = "/admin/delete_topics"
 DEFAULT_ENTITY = "<default>"

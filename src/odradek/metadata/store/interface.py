@@ -229,6 +229,16 @@ class WatchEvent(NamedTuple):
 Watcher = Callable[[WatchEvent], None]
 
 
+class NodeReader(Protocol):
+    """The reads of a `MetadataStore`, which has them with all details."""
+
+    async def get(self, path: str, watch: Watcher | None = None) -> Node: ...
+
+    async def get_many(self, paths: Sequence[str]) -> list[Node | None]: ...
+
+    async def children(self, path: str, watch: Watcher | None = None) -> list[str]: ...
+
+
 class MetadataStore(Protocol):
     """A session on the store of the cluster's metadata.
 
