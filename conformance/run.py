@@ -59,6 +59,7 @@ ALL = (
     Suite("dump_log"),
     Suite("compaction"),
     Suite("from_kafka"),
+    Suite("moving_in"),
     Suite("histories"),
     Suite("kafka_streams"),
     Suite("kafka_connect"),
