@@ -15,6 +15,7 @@ import selectors
 import socket
 import struct
 import time
+from collections.abc import Sequence
 
 from odradek.errors import ErrorCode
 from odradek.protocol.codec import decode
@@ -117,19 +118,27 @@ class Connection:
 def run(
     address: str, topic: str, commits: int, connections: int, in_flight: int, partitions: int
 ) -> dict[str, float]:
-    """Return the commits per second, from the first request to the last response."""
+    """Return the commits and their seconds, from the first request to the last response."""
     groups = [f"commits-{topic}-{number}" for number in range(connections)]
     await_coordinator(address, groups, topic)
-    selector = selectors.DefaultSelector()
     every = []
     for group_id in groups:
         frame = request_bytes(commit(group_id, topic, partitions), VERSION, 0, "commits")
         every.append(Connection(address, frame, commits // connections))
-        selector.register(every[-1].socket, selectors.EVENT_READ, every[-1])
+    seconds = drive(every, in_flight)
+    done = commits // connections * connections
+    return {"commits": done, "seconds": seconds, "client_cpu_s": time.process_time()}
+
+
+def drive(connections: Sequence[Connection], in_flight: int) -> float:
+    """Send all requests, check the last responses and close. Return the seconds that it took."""
+    selector = selectors.DefaultSelector()
+    for connection in connections:
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
     began = time.perf_counter()
-    for connection in every:
+    for connection in connections:
         connection.send(in_flight)
-    left = len(every)
+    left = len(connections)
     while left:
         for key, _ in selector.select():
             done = key.data.receive()
@@ -139,11 +148,10 @@ def run(
                 selector.unregister(key.data.socket)
                 left -= 1
     seconds = time.perf_counter() - began
-    for connection in every:
+    for connection in connections:
         connection.check()
         connection.socket.close()
-    done = commits // connections * connections
-    return {"commits": done, "seconds": seconds, "client_cpu_s": time.process_time()}
+    return seconds
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -276,3 +277,8 @@ def test_an_address_without_zookeeper_is_an_error() -> None:
     consumer = ZooKeeperConsumer(address, "readers", ["pages"], session_timeout_ms=200)
     with pytest.raises(ConsumerError, match="accepts no session"):
         consumer.poll(0)
+
+
+def test_the_package_stays_below_four_hundred_lines() -> None:
+    modules = sorted(Path(module.__file__).parent.glob("*.py"))
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in modules) < 400
