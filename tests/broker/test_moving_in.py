@@ -279,6 +279,22 @@ def test_brokers_may_start_one_after_the_other(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_records_are_as_before_after_a_sigkill_of_all_brokers(tmp_path: Path) -> None:
+    """A broker that was killed leaves no mark of a clean stop, and its logs are recovered."""
+
+    async def test(cluster: ClusterBrokers, _store: MemoryStore) -> None:
+        for broker in BROKERS:
+            (tmp_path / str(broker) / ".kafka_cleanshutdown").unlink()
+        await cluster.start(*BROKERS)
+        await leads_everything(cluster)
+        for name, records in recorded_view()["records"].items():
+            topic, _, number = name.rpartition("-")
+            found = await fetched(cluster, topic, int(number))
+            assert [offset for offset, _ in found] == [each[0] for each in records], name
+
+    run(tmp_path, test)
+
+
 def test_log_directories_get_ids_and_keep_their_other_properties(tmp_path: Path) -> None:
     async def test(cluster: ClusterBrokers, _store: MemoryStore) -> None:
         await cluster.start(*BROKERS)
@@ -362,14 +378,17 @@ def test_a_cluster_is_refused_before_anything_is_written(
     run(tmp_path, test, more)
 
 
-def test_a_broker_with_an_authorizer_in_its_configs_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["authorizer.class.name", "sasl.enabled.mechanisms"])
+def test_a_broker_with_configs_of_authorization_or_sasl_is_refused(
+    tmp_path: Path, name: str
+) -> None:
     async def test(cluster: ClusterBrokers, store: MemoryStore) -> None:
-        cluster.config["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
-        assert "authorizer.class.name" in await refused(cluster, store, tmp_path)
-        del cluster.config["authorizer.class.name"]
+        cluster.config[name] = "X"
+        assert name in await refused(cluster, store, tmp_path)
+        del cluster.config[name]
         await cluster.start(1)
-        cluster.config["authorizer.class.name"] = "kafka.security.authorizer.AclAuthorizer"
-        with pytest.raises(KafkaError, match="authorizer"):
+        cluster.config[name] = "X"
+        with pytest.raises(KafkaError, match=name):
             await cluster.start(2)
         del cluster.servers[2]
 

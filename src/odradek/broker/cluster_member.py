@@ -71,7 +71,7 @@ from odradek.metadata.image import (
     BrokerRegistration,
     MetadataImage,
 )
-from odradek.metadata.kafka_import.zookeeper_store import AUTHORIZATION_KEYS, DirectoryUse
+from odradek.metadata.kafka_import.zookeeper_store import DirectoryUse
 from odradek.metadata.publisher import Subscriber
 from odradek.metadata.store.interface import (
     BadVersionError,
@@ -315,7 +315,8 @@ class ClusterMember(ClusterMembership):
             has_single_store=directories.has_metadata,
             has_kraft_metadata=directories.has_kafka_metadata,
         )
-        configs = {name: self._config.initial_text(name) for name in AUTHORIZATION_KEYS}
+        names = (*self._config.inapplicable_keys, *self._config.unknown_keys)
+        configs = {name: self._config.initial_text(name) for name in names}
         broker = JoiningBroker(self._node_id, configs, use, read_logs)
         for _ in range(JOIN_ATTEMPTS_MAX):
             if not await is_store_of_kafka(self._store):

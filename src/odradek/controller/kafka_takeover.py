@@ -64,7 +64,7 @@ class JoiningBroker(NamedTuple):
 
     Attributes:
         node_id: Its id.
-        static_configs: Its configs that exclude it, with those that have no effect.
+        static_configs: Its configs without effect in Odradek.
         use: How its log directories were used.
         read_logs: Reads its log directories.
     """

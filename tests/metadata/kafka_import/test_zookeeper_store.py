@@ -103,9 +103,21 @@ def test_a_broker_with_an_authorizer_in_its_configs_is_refused(name: str) -> Non
     assert name in found
 
 
-def test_a_broker_without_an_authorizer_is_admitted() -> None:
+@pytest.mark.parametrize(
+    "name", ["sasl.enabled.mechanisms", "ssl.keystore.location", "listener.name.a.ssl.key.password"]
+)
+def test_a_broker_with_configs_of_secure_listeners_is_refused(name: str) -> None:
+    """Its addresses may have been replaced by plain ones."""
+    found = config_refusal({name: "x"})
+    assert found is not None
+    assert name in found
+    assert "\n" not in found
+
+
+def test_a_broker_without_such_configs_is_admitted() -> None:
     assert config_refusal({}) is None
-    assert config_refusal({"authorizer.class.name": " "}) is None
+    assert config_refusal({"authorizer.class.name": " ", "ssl.keystore.location": ""}) is None
+    assert config_refusal({"zookeeper.ssl.client.enable": "true", "process.roles": "x"}) is None
 
 
 def test_a_cluster_whose_brokers_run_is_refused() -> None:

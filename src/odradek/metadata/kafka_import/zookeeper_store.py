@@ -38,7 +38,7 @@ MESSAGE_NAMES_MAX = 5
 _SECURE_PREFIXES = ("ssl.", "sasl.", "authorizer.", "super.users", "delegation.token.")
 _LISTENER_KEYS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 _SECURE_PROTOCOLS = ("SSL", "SASL")
-AUTHORIZATION_KEYS = ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found")
+_AUTHORIZATION_KEYS = ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found")
 
 
 class KafkaStore(NamedTuple):
@@ -155,14 +155,27 @@ def _is_secure(name: str, value: str) -> bool:
 
 
 def config_refusal(configs: Mapping[str, str]) -> str | None:
-    """Return why the static configs of a broker exclude the take-over. None: they do not."""
-    found = [name for name in AUTHORIZATION_KEYS if configs.get(name, "").strip()]
-    if not found:
-        return None
-    return (
-        f"has an authorizer (config {found[0]}), which Odradek does not enforce. All clients would "
-        "have access. Remove this config if you want that"
+    """Return why the static configs of a broker exclude the take-over. None: they do not.
+
+    Args:
+        configs: Its configs without effect in Odradek. The addresses are no part of them, because
+            they may have been replaced.
+    """
+    authorization = [name for name in _AUTHORIZATION_KEYS if configs.get(name, "").strip()]
+    if authorization:
+        return (
+            f"has an authorizer (config {authorization[0]}), which Odradek does not enforce. All "
+            "clients would have access. Remove this config if you want that"
+        )
+    secured = secure_configs(
+        {"": {name: value for name, value in configs.items() if value.strip()}}
     )
+    if secured:
+        return (
+            f"has SASL or SSL listeners (configs {_some(secured)}), which Odradek does not serve. "
+            "Remove these configs if all clients may have access"
+        )
+    return None
 
 
 class DirectoryUse(NamedTuple):
