@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -15,9 +15,9 @@ from odradek.controller.kafka_takeover import (
     take_over,
 )
 from odradek.controller.loading import check_prepared
-from odradek.ids import BrokerId, TopicPartition, Uuid
+from odradek.ids import BrokerId, TopicPartition
 from odradek.metadata import znodes
-from odradek.metadata.kafka_import.zookeeper_store import DirectoryUse
+from odradek.metadata.kafka_import.zookeeper_store import DirectoryUse, Logs
 from odradek.metadata.store.ensemble import MemoryEnsemble
 from odradek.metadata.store.interface import (
     BadVersionError,
@@ -30,11 +30,11 @@ from tests.helpers.kafka_zookeeper import recorded_tree, recorded_view, store_wi
 CLUSTER: str = recorded_view()["cluster"]
 
 
-async def all_logs() -> Mapping[TopicPartition, Uuid | None]:
+async def all_logs() -> Logs:
     """Return a log without an id for each partition."""
     topics = recorded_view()["topics"]
     return {
-        TopicPartition(name, number): None
+        TopicPartition(name, number): [None]
         for name, (_, partitions) in topics.items()
         for number in range(len(partitions))
     }
@@ -95,7 +95,7 @@ def test_a_broker_that_was_second_writes_nothing() -> None:
         other = MemoryStore(ensemble)
         await other.open()
 
-        async def logs_after_the_other_broker() -> Mapping[TopicPartition, Uuid | None]:
+        async def logs_after_the_other_broker() -> Logs:
             await take_over(other, CLUSTER, joining(2))
             return await all_logs()
 
@@ -125,7 +125,7 @@ def test_kafka_that_starts_during_the_checks_prevents_the_write() -> None:
         kafka = MemoryStore(ensemble)
         await kafka.open()
 
-        async def logs_while_kafka_starts() -> Mapping[TopicPartition, Uuid | None]:
+        async def logs_while_kafka_starts() -> Logs:
             await kafka.create(znodes.CONTROLLER, b"{}", ephemeral=True)
             return await all_logs()
 
@@ -137,7 +137,7 @@ def test_kafka_that_starts_during_the_checks_prevents_the_write() -> None:
 
 
 def test_a_broker_that_has_registered_needs_no_check() -> None:
-    async def no_logs() -> Mapping[TopicPartition, Uuid | None]:
+    async def no_logs() -> Logs:
         raise AssertionError("the log directories are not read")
 
     async def test(store: MemoryStore, _ensemble: MemoryEnsemble) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from odradek.controller.loading import fixed_nodes, load
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicPartition, Uuid
+from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.kafka_import.zookeeper_store import (
@@ -27,6 +27,7 @@ from odradek.metadata.kafka_import.zookeeper_store import (
     SEQUENCE_IDS,
     DirectoryUse,
     KafkaStore,
+    Logs,
     checking_directories,
     config_refusal,
     initial_levels,
@@ -55,8 +56,8 @@ logger = logging.getLogger(__name__)
 
 _SCRAM = "SCRAM-"
 
-ReadLogs = Callable[[], Awaitable[Mapping[TopicPartition, Uuid | None]]]
-"""Returns the topic id of each log in the log directories. None: the log has none."""
+ReadLogs = Callable[[], Awaitable[Logs]]
+"""Returns the logs in the log directories."""
 
 
 class JoiningBroker(NamedTuple):

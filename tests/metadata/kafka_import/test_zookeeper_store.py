@@ -11,6 +11,7 @@ from odradek.metadata.kafka_import.zookeeper_store import (
     MESSAGE_NAMES_MAX,
     DirectoryUse,
     KafkaStore,
+    Logs,
     checking_directories,
     config_refusal,
     initial_levels,
@@ -185,14 +186,12 @@ def image_with(partitions: list[PartitionImage]) -> MetadataImage:
     )
 
 
-def directories_refusal(
-    image: MetadataImage, broker: int, logs: dict[TopicPartition, Uuid | None]
-) -> str | None:
+def directories_refusal(image: MetadataImage, broker: int, logs: Logs) -> str | None:
     return run_to_completion(checking_directories(image, BrokerId(broker), logs))
 
 
 def test_a_broker_that_is_in_sync_without_its_log_is_refused() -> None:
-    found = directories_refusal(image_of((1, 2), (1,)), 1, {TopicPartition("t", 1): ID})
+    found = directories_refusal(image_of((1, 2), (1,)), 1, {TopicPartition("t", 1): [ID]})
     assert found is not None
     assert "t-0" in found
     assert "t-1" not in found
@@ -211,17 +210,30 @@ def test_a_broker_out_of_sync_needs_no_log() -> None:
 
 
 def test_a_log_of_another_topic_of_the_same_name_is_refused() -> None:
-    found = directories_refusal(image_of((1,)), 1, {TopicPartition("t", 0): OTHER_ID})
+    found = directories_refusal(image_of((1,)), 1, {TopicPartition("t", 0): [OTHER_ID]})
     assert found is not None
     assert "t-0" in found
 
 
+@pytest.mark.parametrize("ids", [[ID, ID], [ID, None], [None, None]])
+def test_two_directories_of_one_partition_are_refused(ids: list[Uuid | None]) -> None:
+    """A log manager refuses them, too, but after the store was written."""
+    found = directories_refusal(image_of((2,)), 1, {TopicPartition("t", 7): ids})
+    assert found is not None
+    assert "t-7" in found
+
+
+def test_directories_of_a_deleted_topic_and_its_successor_are_accepted() -> None:
+    logs = {TopicPartition("t", 0): [OTHER_ID, ID]}
+    assert directories_refusal(image_of((1,)), 1, logs) is None
+
+
 def test_a_log_without_a_topic_id_is_accepted() -> None:
-    assert directories_refusal(image_of((1,)), 1, {TopicPartition("t", 0): None}) is None
+    assert directories_refusal(image_of((1,)), 1, {TopicPartition("t", 0): [None]}) is None
 
 
 def test_many_partitions_are_checked_in_time_slices() -> None:
     image = image_of(*[(1,)] * 1_000)
-    logs: dict[TopicPartition, Uuid | None] = {TopicPartition("t", n): ID for n in range(1_000)}
+    logs = {TopicPartition("t", n): [ID] for n in range(1_000)}
     checking = checking_directories(image, BrokerId(1), logs)
     assert sum(1 for _ in checking) > 1

@@ -37,19 +37,21 @@ def renamed_directory(topic_partition: TopicPartition, uuid: Uuid, suffix: str) 
     return topic_partition.topic[: FILE_NAME_BYTES_MAX - len(suffix)] + suffix
 
 
-def topic_ids_of_logs(files: Files, paths: Sequence[str]) -> dict[TopicPartition, Uuid | None]:
-    """Return the topic id of each log in log directories. None: it has none.
+def topic_ids_of_logs(
+    files: Files, paths: Sequence[str]
+) -> dict[TopicPartition, list[Uuid | None]]:
+    """Return the topic ids of the logs of each partition in log directories. None: it has none.
 
     Raises:
         OSError: A directory cannot be read.
     """
-    found: dict[TopicPartition, Uuid | None] = {}
+    found: dict[TopicPartition, list[Uuid | None]] = {}
     for path in paths:
         for name in files.listdir(path):
             tp = parse_directory_name(name)
             if tp is not None and files.is_dir(f"{path}/{name}"):
                 metadata = f"{path}/{name}/{checkpoints.PARTITION_METADATA_FILE}"
-                found[tp] = checkpoints.read_topic_id(files, metadata)
+                found.setdefault(tp, []).append(checkpoints.read_topic_id(files, metadata))
     return found
 
 

@@ -15,7 +15,7 @@ empty ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.ids import BrokerId, TopicPartition, Uuid, uuid_to_string
@@ -219,8 +219,12 @@ def use_refusal(use: DirectoryUse) -> str | None:
     return None
 
 
+Logs = Mapping[TopicPartition, Sequence[Uuid | None]]
+"""The topic ids of the logs of each partition. None: a log has none."""
+
+
 def checking_directories(
-    image: MetadataImage, node_id: BrokerId, logs: Mapping[TopicPartition, Uuid | None]
+    image: MetadataImage, node_id: BrokerId, logs: Logs
 ) -> Generator[None, None, str | None]:
     """Return why the log directories of a broker do not fit the store, in time slices.
 
@@ -230,11 +234,14 @@ def checking_directories(
     Args:
         image: The metadata in the store.
         node_id: The broker.
-        logs: The topic id of each log in its directories. None: the log has none.
+        logs: The logs in its directories.
 
     Returns:
         The reason with the remedy. None: the log directories fit.
     """
+    twice = yield from _finding_copies(logs)
+    if twice is not None:
+        return f"broker {node_id} has several directories {twice}. Keep the right one only"
     missing: list[str] = []
     left = ELEMENTS_PER_SLICE
     for topic in image.topics_by_name.values():
@@ -245,24 +252,38 @@ def checking_directories(
                 yield
             if node_id not in (*partition.isr, *partition.elr, *partition.last_known_elr):
                 continue
+            found = logs.get(TopicPartition(topic.name, partition.partition), ())
             name = f"{topic.name}-{partition.partition}"
-            key = TopicPartition(topic.name, partition.partition)
-            if key not in logs:
+            if not found:
                 missing.append(name)
-                continue
-            found = logs[key]
-            if found is not None and found != topic.topic_id:
-                return (
-                    f"broker {node_id} has a log of {name} with the topic id "
-                    f"{uuid_to_string(found)}, but the topic has the id "
-                    f"{uuid_to_string(topic.topic_id)}. Use the log directories of this cluster"
-                )
+            elif None not in found and topic.topic_id not in found:
+                return _of_another_topic(node_id, name, found, topic.topic_id)
     if not missing:
         return None
     return (
         f"broker {node_id} is in sync for {len(missing)} partitions without a log in its log "
         f"directories ({_some(missing)}). Name all log directories of Kafka in log.dirs, or start "
         "this broker after the other replicas"
+    )
+
+
+def _finding_copies(logs: Logs) -> Generator[None, None, str | None]:
+    """Return a partition with several logs that are not of different topics."""
+    for count, (tp, ids) in enumerate(logs.items(), 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+        if len(ids) > 1 and (None in ids or len(set(ids)) < len(ids)):
+            return f"{tp.topic}-{tp.partition}"
+    return None
+
+
+def _of_another_topic(
+    node_id: BrokerId, name: str, found: Sequence[Uuid | None], expected: Uuid
+) -> str:
+    ids = ", ".join(uuid_to_string(each) for each in found if each is not None)
+    return (
+        f"broker {node_id} has a log of {name} with the topic id {ids}, but the topic has the id "
+        f"{uuid_to_string(expected)}. Use the log directories of this cluster"
     )
 
 
