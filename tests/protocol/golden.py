@@ -9,7 +9,8 @@ from pathlib import Path
 from odradek.protocol.codec import Message
 from tests.protocol.building import all_classes
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "messages-kafka-4.1.0.txt"
+GOLDEN = Path(__file__).parents[1] / "golden"
+FILES = ("messages-kafka-4.1.0.txt", "messages-kafka-4.3.0.txt")
 
 
 @cache
@@ -20,7 +21,8 @@ def golden_messages() -> dict[type[Message], list[tuple[int, bool, bytes]]]:
     """
     classes = {cls.__name__: cls for cls in all_classes()}
     found: dict[type[Message], list[tuple[int, bool, bytes]]] = {}
-    for line in GOLDEN.read_text().splitlines():
+    lines = [line for name in FILES for line in (GOLDEN / name).read_text().splitlines()]
+    for line in lines:
         name, version, instance, data = (line + " ").split(" ")[:4]
         cls = classes[name if name in classes else name.removesuffix("Data")]
         entry = (int(version), instance == "full", base64.b64decode(data))

@@ -46,6 +46,9 @@ def test_the_version_ranges_equal_those_of_a_kafka_4_1_broker() -> None:
     assert advertised.pop(ApiKey.PRODUCE) == (0, 13)
     ours = {int(key): (low, high) for key, (low, high, _flexible) in API_RANGES.items()}
     assert ours.pop(ApiKey.PRODUCE) == (3, 13)
+    # Version 2 of Kafka 4.2 is for requests between brokers (KIP-1228).
+    assert advertised.pop(ApiKey.WRITE_TXN_MARKERS) == (1, 1)
+    assert ours.pop(ApiKey.WRITE_TXN_MARKERS) == (1, 2)
     assert advertised == {k: v for k, v in ours.items() if k not in NOT_ADVERTISED}
     features = {f.name: f.max_version_level for f in response.finalized_features}
     assert features["metadata.version"] == 27

@@ -59,6 +59,7 @@ class MarkedPartitions(LedPartitions, Protocol):
         coordinator_epoch: int,
         committed: bool,
         *,
+        transaction_version: int,
         leader_epoch: int,
     ) -> Result[LogAppendInfo]:
         """Append the marker of a transaction in a leader epoch, as `append_internal`."""

@@ -130,7 +130,7 @@ API_RANGES: dict[ApiKey, tuple[int, int, int]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5, 3),
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 4, 3),
     ApiKey.END_TXN: (0, 5, 3),
-    ApiKey.WRITE_TXN_MARKERS: (1, 1, 1),
+    ApiKey.WRITE_TXN_MARKERS: (1, 2, 1),
     ApiKey.TXN_OFFSET_COMMIT: (0, 5, 3),
     ApiKey.DESCRIBE_ACLS: (1, 3, 2),
     ApiKey.CREATE_ACLS: (1, 3, 2),

@@ -52,7 +52,7 @@ class Request:
 
     def served(self) -> bool:
         api = self.api
-        return api is not None and api.min_version <= self.version <= api.max_version
+        return api is not None and api.min_version <= self.version <= api.highest
 
     @property
     def body(self) -> Any:

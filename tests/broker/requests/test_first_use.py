@@ -209,8 +209,7 @@ def test_a_broker_of_a_cluster_prepares_all_kinds_one_after_the_other() -> None:
             await executor.run()
         assert steps == len(APIS) + len(INTER_BROKER_APIS) + len(RECORD_TYPES) + 2
         assert all(
-            first_use.is_prepared(each.key, each.max_version)
-            for each in (*APIS, *INTER_BROKER_APIS)
+            first_use.is_prepared(each.key, each.highest) for each in (*APIS, *INTER_BROKER_APIS)
         )
 
     asyncio.run(test())
@@ -261,7 +260,7 @@ def test_a_cluster_imports_on_threads_and_serves_requests_in_that_time(
             assert await cluster.fetch("t", number) == [b"a"]
         await cluster.until(
             lambda: all(
-                first_use is not None and first_use.is_prepared(api.key, api.max_version)
+                first_use is not None and first_use.is_prepared(api.key, api.highest)
                 for api in (*APIS, *INTER_BROKER_APIS)
                 for first_use in prepared
             )

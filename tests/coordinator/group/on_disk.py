@@ -111,11 +111,12 @@ class OnDisk:
         coordinator_epoch: int,
         committed: bool,
         *,
+        transaction_version: int,
         leader_epoch: int,
     ) -> Any:
         marker = EndTransactionMarker(committed, coordinator_epoch)
         batch = build_marker(producer_id, producer_epoch, marker, self.clock.time_ms())
-        origin = Origin(coordinator=True, marker=marker)
+        origin = Origin(coordinator=True, marker=marker, transaction_version=transaction_version)
         return self._append(topic_partition, batch, origin, leader_epoch)
 
     def _append(
@@ -167,8 +168,8 @@ class Partitions:
     ) -> Any:
         return self.state.append_internal(topic_partition, batch, guard, leader_epoch)
 
-    def append_marker(self, *arguments: Any, leader_epoch: int) -> Any:
-        return self.state.append_marker(*arguments, leader_epoch=leader_epoch)
+    def append_marker(self, *arguments: Any, **versions: int) -> Any:
+        return self.state.append_marker(*arguments, **versions)
 
 
 def now(result: Result[Any]) -> Any:

@@ -1,8 +1,8 @@
 """ApiVersions, versions 0-4: return the APIs and versions that this broker serves.
 
 They are computed from the tables in `odradek.broker.requests.apis`. The inter-broker listener of a
-cluster has the APIs between brokers, too. An API whose requests this broker sends to the controller
-has the versions that both know, as in Kafka. The dispatcher responds to an
+cluster has the APIs and versions between brokers, too. An API whose requests this broker sends to
+the controller has the versions that both know, as in Kafka. The dispatcher responds to an
 unsupported version of ApiVersions before the body is decoded (error 35 in the format of version 0).
 
 From version 3 on the client sends the name and version of its software, which must be well-formed
@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from odradek.broker.requests.apis import APIS, INTER_BROKER_APIS, Forwarding
+from odradek.broker.requests.apis import API_BY_KEY, INTER_BROKER_API_BY_KEY, Forwarding
 from odradek.broker.requests.cluster import forwards
 from odradek.errors import ErrorCode
 from odradek.metadata.features import FEATURES
@@ -62,12 +62,12 @@ def handle(
 
 def _served(services: Services, context: RequestContext) -> dict[int, tuple[int, int]]:
     """Return the versions of each API that this listener serves, in the order of the keys."""
-    apis, cluster = APIS, services.cluster
+    apis, cluster = API_BY_KEY, services.cluster
     if cluster is not None and context.session.listener_name == cluster.listener:
-        apis = APIS + INTER_BROKER_APIS
+        apis = API_BY_KEY | INTER_BROKER_API_BY_KEY
     controller = forwards(services.cluster, context.session)
     served = {}
-    for api in sorted(apis, key=lambda api: api.key):
+    for api in sorted(apis.values(), key=lambda api: api.key):
         lowest, highest = api.advertised
         if controller is not None and api.forwarding is not Forwarding.LOCAL:
             theirs = controller.channel.versions(api.key)

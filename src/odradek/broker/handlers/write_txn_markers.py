@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27), version 1: end transactions in partitions of this broker.
+"""WriteTxnMarkers (27), versions 1-2: end transactions in partitions of this broker.
 
 Transaction coordinators send this request, and so does ``kafka-transactions abort`` for a hanging
 transaction. The broker responds when each marker is committed. The errors are those of the append:
@@ -6,6 +6,10 @@ INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, UNKNOWN_TOPIC_OR_PARTITI
 NOT_LEADER_OR_FOLLOWER and others. If two markers name the same producer, the response has it once,
 and the later result of a partition applies. A negative producer epoch is INVALID_PRODUCER_EPOCH. No
 producer has an id below -1, so a marker for one ends no transaction. KIP-98, KIP-664.
+
+Version 2 has the version of each transaction. With transaction.version 2 a marker whose epoch is
+not above the epoch of an open transaction is outdated (KIP-1228). As a version of a later Kafka
+than 4.1 it is served on the inter-broker listener of a cluster only.
 
 Deviation from Kafka: a marker without a producer id or without an epoch (-1) is INVALID_REQUEST.
 Kafka fails and returns UNKNOWN_SERVER_ERROR for all markers.
@@ -45,6 +49,7 @@ def handle(
                 for topic in each.topics
                 for partition in topic.partition_indexes
             ],
+            max(each.transaction_version, 1),
         )
         for each in request.markers
     ]

@@ -43,7 +43,11 @@ class Forwarding(Enum):
 
 
 class Api(NamedTuple):
-    """One API. `handler` serves the versions `min_version` to `max_version`, both included."""
+    """One API. `handler` serves the versions `min_version` to `max_version`, both included.
+
+    The inter-broker listener of a cluster also serves the versions up to `inter_broker_max`. These
+    are versions of a later Kafka, which clients of Kafka 4.1 do not know.
+    """
 
     key: ApiKey
     min_version: int
@@ -51,6 +55,12 @@ class Api(NamedTuple):
     handler: str
     forwarding: Forwarding = Forwarding.LOCAL
     advertised_min: int | None = None
+    inter_broker_max: int | None = None
+
+    @property
+    def highest(self) -> int:
+        """The highest version on any listener."""
+        return self.max_version if self.inter_broker_max is None else self.inter_broker_max
 
     @property
     def advertised(self) -> tuple[int, int]:
@@ -92,7 +102,7 @@ APIS: tuple[Api, ...] = (
     Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, "add_partitions_to_txn"),
     Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, "add_offsets_to_txn"),
     Api(ApiKey.END_TXN, 0, 5, "end_txn"),
-    Api(ApiKey.WRITE_TXN_MARKERS, 1, 1, "write_txn_markers"),
+    Api(ApiKey.WRITE_TXN_MARKERS, 1, 1, "write_txn_markers", inter_broker_max=2),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "describe_producers"),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, "describe_transactions"),
     Api(ApiKey.LIST_TRANSACTIONS, 0, 2, "list_transactions"),
@@ -136,4 +146,9 @@ INTER_BROKER_APIS: tuple[Api, ...] = (
 )
 
 API_BY_KEY: dict[int, Api] = {int(api.key): api for api in APIS}
-INTER_BROKER_API_BY_KEY: dict[int, Api] = {int(api.key): api for api in INTER_BROKER_APIS}
+INTER_BROKER_API_BY_KEY: dict[int, Api] = {int(api.key): api for api in INTER_BROKER_APIS} | {
+    int(api.key): api._replace(max_version=api.inter_broker_max)
+    for api in APIS
+    if api.inter_broker_max is not None
+}
+"""The APIs of which the inter-broker listener has more versions than the others."""

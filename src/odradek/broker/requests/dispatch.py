@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from odradek.broker.requests.apis import (
     API_BY_KEY,
     INTER_BROKER_API_BY_KEY,
+    INTER_BROKER_APIS,
     Api,
     Forwarding,
 )
@@ -77,9 +78,13 @@ whose memory the network layer limits.
 """
 
 SENT_BY_BROKERS = frozenset(
-    {ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH, *INTER_BROKER_API_BY_KEY}
+    {ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH}
+    | {each.key for each in INTER_BROKER_APIS}
 )
-"""APIs of requests that the brokers of a cluster send to each other."""
+"""APIs of requests that the brokers of a cluster send to each other, and that may be long.
+
+The requests of the transaction coordinator and those to it are never long (`PeerQueue`).
+"""
 
 PRODUCE = int(ApiKey.PRODUCE)
 FETCH = int(ApiKey.FETCH)
@@ -317,7 +322,7 @@ class Dispatcher:
     def _load(self, connection: Connection, api_key: int, version: int) -> _Entry:
         """Return the entry of (`api_key`, `version`). The next request of the API finds it."""
         api = API_BY_KEY.get(api_key)
-        if api is None:
+        if api is None or api.max_version < version <= api.highest:
             return self._load_inter_broker(connection, api_key, version)
         entry = _new_entry(api, version)
         if api.forwarding is not Forwarding.LOCAL and self._services.cluster is not None:
@@ -333,7 +338,7 @@ class Dispatcher:
         return entry
 
     def _load_inter_broker(self, connection: Connection, api_key: int, version: int) -> _Entry:
-        """Return the entry of an API that is served on the inter-broker listener only.
+        """Return the entry of an API or version that the inter-broker listener alone serves.
 
         These entries are separate, so that requests of clients need no check of the listener.
         """
@@ -341,7 +346,8 @@ class Dispatcher:
         if api is None or cluster is None:
             raise CloseConnection(f"unknown or unsupported API key {api_key}")
         if connection.session.listener_name != cluster.listener:
-            raise CloseConnection(f"{api.key.name} is served on listener {cluster.listener} only")
+            reason = f"{api.key.name} {version} is served on listener {cluster.listener} only"
+            raise CloseConnection(reason)
         entry = self._inter_broker_entries.get(api_key << 16 | version)
         if entry is None:
             entry = _new_entry(api, version)

@@ -148,7 +148,7 @@ class FirstUse:
                 return
             yield self._run(partial(compile_record, record))
         for api in (*INTER_BROKER_APIS, *APIS):
-            if (pending := self._begin(api.key, api.max_version)) is not None:
+            if (pending := self._begin(api.key, api.highest)) is not None:
                 yield pending
         if not self.is_stopped:
             yield self.import_later_modules()
@@ -193,5 +193,8 @@ class FirstUse:
 
 def _served(api_key: int, version: int) -> Api | None:
     """Return the API of a request, or None if the broker does not have this version."""
-    api = API_BY_KEY.get(api_key) or INTER_BROKER_API_BY_KEY.get(api_key)
-    return api if api is not None and api.min_version <= version <= api.max_version else None
+    for apis in (API_BY_KEY, INTER_BROKER_API_BY_KEY):
+        api = apis.get(api_key)
+        if api is not None and api.min_version <= version <= api.max_version:
+            return api
+    return None

@@ -99,7 +99,7 @@ def _append(
     replica_manager.partition(topic, partition)
     if topic == CONSUMER_OFFSETS:
         return groups().offsets.complete_transaction(
-            partition, producer_id, producer_epoch, coordinator_epoch, committed
+            partition, producer_id, producer_epoch, coordinator_epoch, committed, version
         )
     appended = replica_manager.append_marker(
         topic_partition,

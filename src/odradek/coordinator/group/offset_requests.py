@@ -251,6 +251,7 @@ class OffsetRequests:
         producer_epoch: int,
         coordinator_epoch: int,
         committed: bool,
+        transaction_version: int = 1,
     ) -> Result[ErrorCode]:
         """Append a transaction's marker to a partition of ``__consumer_offsets``.
 
@@ -274,6 +275,7 @@ class OffsetRequests:
                 producer_epoch,
                 coordinator_epoch,
                 committed,
+                transaction_version=transaction_version,
                 leader_epoch=leader_epoch,
             ),
         )

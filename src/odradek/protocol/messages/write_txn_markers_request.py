@@ -19,6 +19,7 @@ class WritableTxnMarker:
     transaction_result: bool = False  # versions 0+
     topics: list[WritableTxnMarkerTopic] = field(default_factory=list)  # versions 0+
     coordinator_epoch: int = 0  # versions 0+
+    transaction_version: int = 0  # versions 2+
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class WriteTxnMarkersRequest:
     SPEC: ClassVar[str] = "api/WriteTxnMarkersRequest"
     API_KEY: ClassVar[int] = 27
     MIN_VERSION: ClassVar[int] = 1
-    MAX_VERSION: ClassVar[int] = 1
+    MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 1
 
     markers: list[WritableTxnMarker] = field(default_factory=list)  # versions 0+

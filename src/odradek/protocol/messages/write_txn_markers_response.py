@@ -29,7 +29,7 @@ class WriteTxnMarkersResponse:
     SPEC: ClassVar[str] = "api/WriteTxnMarkersResponse"
     API_KEY: ClassVar[int] = 27
     MIN_VERSION: ClassVar[int] = 1
-    MAX_VERSION: ClassVar[int] = 1
+    MAX_VERSION: ClassVar[int] = 2
     FLEXIBLE_FROM: ClassVar[int] = 1
 
     markers: list[WritableTxnMarkerResult] = field(default_factory=list)  # versions 0+
