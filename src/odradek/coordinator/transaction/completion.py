@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.transaction_marker import TransactionMarker, WriteMarkers
@@ -43,6 +43,8 @@ RETRY_BACKOFF_MS = 20
 RETRY_BACKOFF_MS_MAX = 1_000
 ELEMENTS_BEGUN = 10
 """Elements of a time slice that a completion counts as. It soon writes its first markers."""
+REFUSED_NAMED_MAX = 5
+"""Partitions that a log line about refused markers names."""
 
 # The partition has seen a newer producer epoch or coordinator. It does not need this marker.
 _PASSED_BY = frozenset(
@@ -186,23 +188,38 @@ class Completions:
                 prepared.transactional_id,
             )
             return set()
-        done = set()
-        for partition in marker.partitions:
+        return await in_slices(self._finding_done(prepared, partitions, codes))
+
+    def _finding_done(
+        self,
+        prepared: TransactionMetadata,
+        partitions: Collection[TopicPartition],
+        codes: Mapping[TopicPartition, ErrorCode],
+    ) -> Generator[None, None, set[TopicPartition]]:
+        """Return the partitions that are done, and log the others. Yield after each time slice."""
+        done: set[TopicPartition] = set()
+        refused: dict[ErrorCode, list[TopicPartition]] = {}
+        for count, partition in enumerate(partitions, 1):
             code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-            if code is ErrorCode.NONE:
+            if code is not ErrorCode.NONE:
+                refused.setdefault(code, []).append(partition)
+            if code is ErrorCode.NONE or code in _PASSED_BY:
                 done.add(partition)
-                continue
+            if not count % ELEMENTS_PER_SLICE:
+                yield
+        for code, of_code in refused.items():
             passed_by = code in _PASSED_BY
             logger.log(
                 logging.ERROR if passed_by else logging.INFO,
-                "transaction %s: the marker for %s-%d was refused with %s. It is %s",
+                "transaction %s: the markers for %d partitions (%s%s) were refused with %s. They "
+                "are %s",
                 prepared.transactional_id,
-                *partition,
+                len(of_code),
+                ", ".join(map(str, of_code[:REFUSED_NAMED_MAX])),
+                ", ..." if len(of_code) > REFUSED_NAMED_MAX else "",
                 code.name,
                 "left out" if passed_by else "written again after a pause",
             )
-            if passed_by:
-                done.add(partition)
         return done
 
     async def _completed(self, shard: TransactionShard, prepared: TransactionMetadata) -> bool:
