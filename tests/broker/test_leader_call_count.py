@@ -62,6 +62,7 @@ class Follower:
             self.sessions,
             closable,
             ForwardedBytes(100_000_000),
+            closable,
         )
         image: Any = SimpleNamespace(brokers=cluster.brokers)
         services.image = lambda: image

@@ -435,7 +435,7 @@ class BrokerServer:
         if membership is not None:
             from odradek.broker.requests.cluster_parts import cluster_requests
 
-            cluster = cluster_requests(config, self._environment, membership)
+            cluster = cluster_requests(config, self._environment, membership, metadata)
 
         async def block_of_producer_ids() -> range:
             if cluster is None or (controller is metadata and cluster.membership.is_controller):
@@ -476,6 +476,7 @@ class BrokerServer:
                 self._threads.executor,
                 producer_ids,
                 self._environment.randomness,
+                None if cluster is None else cluster.transaction_peers,
             ),
             cluster=cluster,
         )
@@ -489,7 +490,7 @@ class BrokerServer:
         for subscriber in (
             self._apply_broker_configs,
             self._apply_quotas,
-            self._apply_controller,
+            self._apply_brokers,
             services.replica_manager.apply,
             services.coordinators.on_metadata,
         ):
@@ -510,11 +511,14 @@ class BrokerServer:
         if delta.client_quotas.changed:
             self.services.quotas.update(delta.client_quotas.changed)
 
-    def _apply_controller(
-        self, _delta: MetadataDelta, old_image: MetadataImage, new_image: MetadataImage
+    def _apply_brokers(
+        self, delta: MetadataDelta, old_image: MetadataImage, new_image: MetadataImage
     ) -> None:
         cluster = self.services.cluster
-        if cluster is not None and old_image.controller_id != new_image.controller_id:
+        if cluster is None:
+            return
+        cluster.transaction_peers.on_metadata(delta, old_image, new_image)
+        if old_image.controller_id != new_image.controller_id:
             for channel in cluster.channels:
                 channel.controller_changed()
 

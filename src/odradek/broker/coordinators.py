@@ -28,23 +28,26 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from odradek.broker.transactions.producer_ids import ProducerIdAllocator
+    from odradek.broker.transactions.transaction_peers import TransactionPeers
     from odradek.config.broker import BrokerConfig
     from odradek.coordinator.group.group_coordinator import GroupCoordinator
     from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-    from odradek.coordinator.transaction.transaction_marker import TransactionMarker
+    from odradek.coordinator.transaction.transaction_marker import MarkerCodes, TransactionMarker
     from odradek.environment.clock import Clock
     from odradek.environment.randomness import Randomness
     from odradek.environment.timers import Timers
     from odradek.metadata.delta import MetadataDelta
     from odradek.metadata.image import MetadataImage
     from odradek.replication.replica_manager import ReplicaManager
+    from odradek.results import Result
 
 
 class Coordinators:
     """The coordinators of one broker. Owned by the event loop.
 
     A coordinator that is created between `start` and `stop` is active immediately. Before and
-    after that, it responds with COORDINATOR_NOT_AVAILABLE.
+    after that, it responds with COORDINATOR_NOT_AVAILABLE. `peers` writes the markers of partitions
+    that other brokers lead. It is None in a single broker, which leads all of them.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Coordinators:
         executor: Executor,
         producer_ids: ProducerIdAllocator,
         randomness: Randomness,
+        peers: TransactionPeers | None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -66,6 +70,7 @@ class Coordinators:
         self._executor = executor
         self._producer_ids = producer_ids
         self._randomness = randomness
+        self._peers = peers
         self._active = False
         self.made_groups: GroupCoordinator | None = None
         self.made_transactions: TransactionCoordinator | None = None
@@ -170,8 +175,13 @@ class Coordinators:
         from odradek.broker.transactions.markers import Results, write_markers
         from odradek.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
-        async def write(markers: Sequence[TransactionMarker]) -> Results:
-            return await wait(write_markers(self._replica_manager, lambda: self.groups, markers))
+        def write_here(markers: Sequence[TransactionMarker]) -> Result[Results]:
+            return write_markers(self._replica_manager, lambda: self.groups, markers)
+
+        async def write(markers: Sequence[TransactionMarker]) -> MarkerCodes:
+            if self._peers is None:
+                return await wait(write_here(markers))
+            return await self._peers.markers.write(write_here, markers)
 
         return TransactionCoordinator(
             config=self._config,

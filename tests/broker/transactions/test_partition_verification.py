@@ -43,14 +43,27 @@ class FakePartition:
         return self.open.start(producer_id, epoch, sequence, now_ms, epoch_bump)
 
 
+def cluster_with(coordinator: int, respond: Callable[..., Any]) -> Any:
+    """Return a cluster in which that broker is the coordinator. 0: there is none."""
+    verifications = SimpleNamespace(
+        coordinator_of=lambda _: coordinator or None,
+        verify=lambda _, *request, add: respond(*request, add=add),
+    )
+    return SimpleNamespace(transaction_peers=SimpleNamespace(verifications=verifications))
+
+
 def verified(
     responses: list[Any],
     partitions: list[FakePartition],
     operation: Operation = Operation.ADD_PARTITION,
     between: Callable[[], None] = lambda: None,
+    coordinator: int | None = None,
     **config: object,
 ) -> tuple[list[Any], list[Any]]:
-    """Return the verdict of each partition (errors as codes) and the coordinator's requests."""
+    """Return the verdict of each partition (errors as codes) and the coordinator's requests.
+
+    With `coordinator` the broker is broker 1 of a cluster.
+    """
     requests: list[Any] = []
 
     def respond(*request: Any, add: bool) -> Any:
@@ -74,8 +87,12 @@ def verified(
             clock=clock,
             timers=ManualTimers(clock),
             transactions=SimpleNamespace(verify=respond),
+            node_id=1,
+            cluster=None,
             replica_manager=SimpleNamespace(start_verification=start),
         )
+        if coordinator is not None:
+            services.cluster = cluster_with(coordinator, respond)
         sequences: Any = dict.fromkeys((each.topic_partition for each in partitions), 0)
         verdicts = verify(services, TRANSACTION, sequences, operation)
         between()
@@ -151,3 +168,40 @@ def test_guard_is_older_than_the_coordinators_response() -> None:
     (guard,), _ = verified([asyncio.Future], [partition], between=marker_and_new_verification)
     assert guard != NO_GUARD
     assert not partition.open.passes(1, guard)
+
+
+@pytest.mark.parametrize("coordinator", [1, 2], ids=["this broker", "another broker"])
+@pytest.mark.parametrize("operation", [Operation.GENERIC_ERROR, Operation.ADD_PARTITION])
+def test_the_coordinator_of_a_cluster_is_asked_wherever_it_is(
+    coordinator: int, operation: Operation
+) -> None:
+    partition = FakePartition(T0)
+    responses = [asyncio.Future] if coordinator == 2 else [{T0: E.NONE}]
+    (guard,), requests = verified(responses, [partition], operation, coordinator=coordinator)
+    assert partition.open.passes(1, guard)
+    assert requests == [([T0], operation is Operation.ADD_PARTITION)]
+
+
+def test_without_a_coordinator_it_is_not_available() -> None:
+    verdicts, requests = verified([], [FakePartition(T0)], coordinator=0)
+    assert (verdicts, requests) == ([E.COORDINATOR_NOT_AVAILABLE], [])
+
+
+def test_verification_by_another_broker_is_retried_while_the_transaction_completes() -> None:
+    responses = [{T0: E.CONCURRENT_TRANSACTIONS}, {T0: E.NONE}]
+    partition = FakePartition(T0)
+    verdicts, requests = verified(responses, [partition], coordinator=2)
+    assert partition.open.passes(1, verdicts[0])
+    assert len(requests) == 2
+
+
+def test_only_the_addition_of_partitions_is_retried() -> None:
+    response: PendingResult[Any] = PendingResult()
+    verdicts, requests = verified(
+        [response],
+        [FakePartition(T0)],
+        Operation.GENERIC_ERROR,
+        lambda: response.complete({T0: E.CONCURRENT_TRANSACTIONS}),
+        coordinator=2,
+    )
+    assert (verdicts, len(requests)) == ([E.CONCURRENT_TRANSACTIONS], 1)

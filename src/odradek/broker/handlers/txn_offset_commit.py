@@ -9,7 +9,8 @@ checked before the verification.
 
 Errors are returned for each partition. Versions 0-1 get COORDINATOR_NOT_AVAILABLE while the group's
 shard loads. Versions before 4 get INVALID_TXN_STATE for TRANSACTION_ABORTABLE. If the verification
-finds that the producer is fenced, it gets INVALID_PRODUCER_EPOCH.
+finds that the producer is fenced, it gets INVALID_PRODUCER_EPOCH. In a cluster, the connection to
+the transaction coordinator may end: COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import COMMITS_UNSLICED_MAX
+from odradek.broker.transactions.partition_verification import Transaction, ask_coordinator
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
@@ -28,6 +30,18 @@ if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
     from odradek.ids import TopicPartition
     from odradek.protocol.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+
+VERIFICATION_ERRORS = {
+    # Every version has this code, as for a verified produce.
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    # Older clients do not try again after the first code, and do not find the coordinator again
+    # after the second one (`CoordinatorOperationExceptionHelper`).
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""Codes of the verification for which a client gets another one, as in Kafka."""
 
 LOADING_FROM = 2
 ABORTABLE_FROM = 4
@@ -49,13 +63,12 @@ def handle(
         return _commit(services, context, request, NO_GUARD)
     if guard in (NO_GUARD, NOT_VERIFIED):
         return _commit(services, context, request, guard)
-    verified = services.transactions.verify(
-        request.transactional_id,
-        request.producer_id,
-        request.producer_epoch,
-        [partition],
-        add=version >= IMPLICIT_ADD_FROM,
-    )
+    producer = request.transactional_id, request.producer_id, request.producer_epoch
+    adds = version >= IMPLICIT_ADD_FROM
+    if services.cluster is None:
+        verified = services.transactions.verify(*producer, [partition], add=adds)
+    else:
+        verified = ask_coordinator(services, Transaction(*producer), [partition], add=adds)
 
     def commit(codes: Mapping[TopicPartition, ErrorCode]) -> Result[TxnOffsetCommitResponse]:
         code = codes[partition]
@@ -99,8 +112,7 @@ def _commit(
 def _refused(
     services: Services, request: TxnOffsetCommitRequest, code: ErrorCode, version: int
 ) -> TxnOffsetCommitResponse:
-    if code is ErrorCode.PRODUCER_FENCED:  # every version has this code, as for a verified produce
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    code = VERIFICATION_ERRORS.get(code, code)
     return _for_version(services.groups.offsets.refuse_transactional(request, code), version)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from odradek.broker.requests.embedded import EmbeddedRequests
     from odradek.broker.requests.follower_sessions import FollowerSessions
     from odradek.broker.requests.forwarded_bytes import ForwardedBytes
+    from odradek.broker.transactions.transaction_peers import TransactionPeers
     from odradek.metadata.controller_channel import ControllerChannel, ControllerNode
     from odradek.metadata.image import MetadataImage
     from odradek.net.session import Session
@@ -103,6 +104,7 @@ class ClusterRequests:
         follower_sessions: The fetch sessions of followers.
         creations: Topics that Metadata and FindCoordinator requests create.
         forwarded: The bytes of forwarded requests that wait for the controller.
+        transaction_peers: Transactions whose coordinator or partitions other brokers lead.
     """
 
     listener: str
@@ -113,6 +115,7 @@ class ClusterRequests:
     follower_sessions: FollowerSessions
     creations: AutoTopicCreationManager
     forwarded: ForwardedBytes
+    transaction_peers: TransactionPeers
 
     @property
     def channels(self) -> tuple[ControllerChannel, ...]:
@@ -120,9 +123,10 @@ class ClusterRequests:
         return self.channel, self.block_channel
 
     def close(self) -> None:
-        """Fail the requests to the controller, and end the creation of topics."""
+        """Fail the requests to other brokers, and end the creation of topics."""
         for channel in self.channels:
             channel.close()
+        self.transaction_peers.close()
         self.creations.close()
 
     def check_controller(self) -> None:

@@ -5,32 +5,53 @@ Imported only by a broker of a cluster, because the channels would delay the sta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from odradek import __version__
+from odradek.broker.peer_channels import PeerChannels
 from odradek.broker.requests.auto_topic_creation_manager import AutoTopicCreationManager
 from odradek.broker.requests.cluster import ClusterRequests
 from odradek.broker.requests.embedded import EmbeddedRequests
 from odradek.broker.requests.follower_sessions import FollowerSessions
 from odradek.broker.requests.forwarded_bytes import ENVELOPE_BYTES_MAX, ForwardedBytes
+from odradek.broker.transactions.transaction_peers import TransactionPeers
+from odradek.client.broker_channel import BrokerChannel
 from odradek.client.channel_state import ChannelSettings
 from odradek.config.definition import invalid_value
 from odradek.config.listeners import inter_broker_listener
+from odradek.ids import BrokerId
 from odradek.metadata.controller_channel import ControllerChannel, ControllerChannelSettings
 
 if TYPE_CHECKING:
     from odradek.broker.requests.cluster import ClusterMembership
     from odradek.config.broker import BrokerConfig
     from odradek.environment.environment import Environment
+    from odradek.metadata.image import MetadataImage
 
 SOFTWARE = ("odradek-broker", __version__)
 """Name and version that a broker reports to another one in ApiVersions."""
 
 
+class ImageSource(Protocol):
+    """The publisher of this broker's metadata."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+
 def cluster_requests(
-    config: BrokerConfig, environment: Environment, membership: ClusterMembership
+    config: BrokerConfig,
+    environment: Environment,
+    membership: ClusterMembership,
+    metadata: ImageSource,
 ) -> ClusterRequests:
     """Return the parts of a broker of a cluster.
+
+    Args:
+        config: The configs of the broker.
+        environment: The environment.
+        membership: The state of the cluster.
+        metadata: Has the newest image of this broker.
 
     Raises:
         KafkaError: INVALID_CONFIG. This broker has no inter-broker listener, or its largest request
@@ -46,6 +67,22 @@ def cluster_requests(
             client_id=f"broker-{config.node_id}-{purpose}",
             software=SOFTWARE,
         )
+
+    def image() -> MetadataImage:
+        return metadata.image
+
+    def peer_channels(purpose: str) -> PeerChannels:
+        def connect(host: str, port: int) -> BrokerChannel:
+            return BrokerChannel(
+                host,
+                port,
+                environment,
+                settings=channel_settings(config),
+                client_id=f"broker-{config.node_id}-{purpose}",
+                software=SOFTWARE,
+            )
+
+        return PeerChannels(lambda: image().brokers, listener, connect)
 
     sessions = FollowerSessions(environment.clock, environment.randomness.between)
     creations = AutoTopicCreationManager(environment.timers)
@@ -63,6 +100,7 @@ def cluster_requests(
         sessions,
         creations,
         forwarded,
+        TransactionPeers(BrokerId(config.node_id), image, peer_channels),
     )
 
 

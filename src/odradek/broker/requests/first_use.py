@@ -77,6 +77,8 @@ MODULES: dict[str, tuple[str, ...]] = {
 
 OF_A_CLUSTER = (
     "odradek.broker.requests.forwarding",
+    "odradek.broker.transactions.add_partitions_to_txn_manager",
+    "odradek.broker.transactions.marker_sender",
     "odradek.replication.follower_fetch",
     "cramjam",
     "ctypes",

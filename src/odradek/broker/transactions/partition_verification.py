@@ -7,6 +7,9 @@ transaction in a partition, the broker asks nothing for it. Verification returns
 append. With an outdated guard the append cannot open a transaction
 (`odradek.log.state.verification`).
 
+In a cluster the coordinator may be another broker (`add_partitions_to_txn_manager`). A single
+broker asks its own coordinator by a call.
+
 With version 2, the coordinator responds with CONCURRENT_TRANSACTIONS until the producer's previous
 transaction has completed. The broker then retries after ``add.partitions.to.txn.retry.backoff.ms``,
 for at most ``add.partitions.to.txn.retry.backoff.max.ms``, because it would cost more to have the
@@ -84,10 +87,31 @@ def verify(
     verdicts, unverified = _start(services, transaction, sequences, add)
     if not unverified:
         return Result(verdicts)
-    codes = services.transactions.verify(*transaction, list(unverified), add=add)
+    if services.cluster is None:
+        codes = services.transactions.verify(*transaction, list(unverified), add=add)
+    else:
+        codes = ask_coordinator(services, transaction, list(unverified), add=add)
     if codes.completed and not (add and _is_concurrent(codes.value)):
         return Result(_with_errors(verdicts, unverified, codes.value, operation))
-    return run(_wait(services, transaction, sequences, (verdicts, unverified), codes))
+    verification = verdicts, unverified
+    return run(_wait(services, transaction, sequences, operation, verification, codes))
+
+
+def ask_coordinator(
+    services: Services, transaction: Transaction, partitions: list[TopicPartition], *, add: bool
+) -> Result[Mapping[TopicPartition, ErrorCode]]:
+    """Return the codes of `TransactionCoordinator.verify`, from the broker that is the coordinator.
+
+    For a broker of a cluster. Another broker may be the coordinator (`AddPartitionsToTxnManager`).
+    """
+    assert services.cluster is not None, "a single broker is the coordinator"
+    verifications = services.cluster.transaction_peers.verifications
+    coordinator = verifications.coordinator_of(transaction.transactional_id)
+    if coordinator is None:
+        return Result(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    if coordinator == services.node_id:
+        return services.transactions.verify(*transaction, partitions, add=add)
+    return verifications.verify(coordinator, *transaction, partitions, add=add)
 
 
 def _start(
@@ -117,6 +141,7 @@ async def _wait(
     services: Services,
     transaction: Transaction,
     sequences: Mapping[RequestedPartition, int],
+    operation: Operation,
     verification: _Verification,
     codes: Result[Mapping[TopicPartition, ErrorCode]],
 ) -> Result[Verdicts]:
@@ -131,13 +156,17 @@ async def _wait(
     verdicts, unverified = verification
     while True:
         errors = await wait(codes)
-        if not _is_concurrent(errors) or services.clock.monotonic_ms() - started_ms >= retry_ms_max:
-            return Result(_with_errors(verdicts, unverified, errors, Operation.ADD_PARTITION))
+        waited_ms = services.clock.monotonic_ms() - started_ms
+        add = operation is Operation.ADD_PARTITION
+        if not add or not _is_concurrent(errors) or waited_ms >= retry_ms_max:
+            return Result(_with_errors(verdicts, unverified, errors, operation))
         await services.timers.sleep(config.get_int(RETRY_MS) / 1000)
         verdicts, unverified = _start(services, transaction, sequences, True)
         codes = Result({})
-        if unverified:
+        if unverified and services.cluster is None:
             codes = services.transactions.verify(*transaction, list(unverified), add=True)
+        elif unverified:
+            codes = ask_coordinator(services, transaction, list(unverified), add=True)
 
 
 def _is_concurrent(codes: Mapping[TopicPartition, ErrorCode]) -> bool:
