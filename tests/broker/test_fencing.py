@@ -13,9 +13,13 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.transactions.markers import write_markers
+from odradek.coordinator.runtime import partition_for
+from odradek.coordinator.transaction.transaction_marker import TransactionMarker
 from odradek.errors import ErrorCode
-from odradek.ids import TopicName, Uuid
+from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.metadata.image import PartitionImage
+from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.protocol.codec import Message
 from odradek.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from odradek.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
@@ -34,6 +38,8 @@ from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRe
 from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from odradek.protocol.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from odradek.protocol.messages.delete_topics_response import DeleteTopicsResponse
+from odradek.protocol.messages.end_txn_request import EndTxnRequest
+from odradek.protocol.messages.end_txn_response import EndTxnResponse
 from odradek.protocol.messages.fetch_request import ReplicaState
 from odradek.protocol.messages.fetch_response import FetchResponse
 from odradek.protocol.messages.finish_deletions_request import FinishDeletionsRequest
@@ -46,7 +52,9 @@ from odradek.protocol.messages.list_offsets_request import (
 from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
 from odradek.protocol.messages.metadata_feed_response import MetadataFeedResponse
+from odradek.result_tasks import wait
 from testkit.requests import fetch
+from tests.helpers import cluster_transactions as txn
 from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
 
 IDS = (1, 2, 3)
@@ -243,3 +251,134 @@ def test_fencing_consumer_with_old_metadata_and_leader(run: Callable[[Test], Non
             assert response.topics[0].partitions[0].error_code == expected
 
     run(test)
+
+
+COORDINATORS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "broker.session.timeout.ms": "1000",
+    "replica.fetch.wait.max.ms": "100",
+}
+
+
+class OldCoordinator:
+    """A coordinator that does not know yet that another broker has replaced it."""
+
+    def __init__(self, cluster: ClusterBrokers, broker: int, name: str) -> None:
+        self.cluster = cluster
+        self.broker = broker
+        self.name = name
+        self.partition = partition_for(name, 3)
+        self.leader_epoch = self.state(broker).leader_epoch
+
+    def state(self, at: int) -> PartitionImage:
+        found = self.cluster.image(at).partition(TRANSACTION_STATE, self.partition)
+        assert found is not None
+        return found
+
+    async def depose(self) -> int:
+        """Let it miss all later metadata. Return the new coordinator."""
+        other = next(each for each in IDS if each != self.broker)
+        await self.cluster.member(self.broker)._feed.stop()  # type: ignore[union-attr]
+        await self.cluster.until(lambda: self.state(other).leader not in (self.broker, -1))
+        assert self.state(self.broker).leader == self.broker
+        return self.state(other).leader
+
+    async def mark(self, who: txn.Who, partition: TopicPartition) -> ErrorCode:
+        """Have it send a marker with its epoch. Return the code of the partition's leader."""
+        services = self.cluster.servers[self.broker].services
+        assert services.cluster is not None
+        codes = await services.cluster.transaction_peers.markers.write(
+            lambda markers: write_markers(
+                services.replica_manager, lambda: services.groups, markers
+            ),
+            [TransactionMarker(*who, self.leader_epoch, True, [partition], 2)],
+        )
+        return codes[who.producer_id][partition]
+
+
+async def old_coordinator(cluster: ClusterBrokers) -> OldCoordinator:
+    """Return a coordinator that is not the controller. Broker 1 is asked for coordinators."""
+    await txn.coordinator(cluster)
+    for number in range(100):
+        name = f"x{number}"
+        broker = await txn.coordinator(cluster, name)
+        if broker not in (1, cluster.controller_id):
+            return OldCoordinator(cluster, broker, name)
+    raise AssertionError("two brokers are the coordinators of all ids")
+
+
+@pytest.mark.parametrize("topic", ["t", CONSUMER_OFFSETS])
+def test_fencing_old_coordinator_and_partition_leader(
+    tmp_path: Path, patient: None, topic: str
+) -> None:
+    """The partition has a marker of the new coordinator, whose epoch is higher.
+
+    The leader of a partition of the offsets topic is a group coordinator.
+    """
+
+    async def test(cluster: ClusterBrokers) -> None:
+        old = await old_coordinator(cluster)
+        leader = next(each for each in IDS if each != old.broker)
+        await cluster.create_topic(topic, assignment=[[leader]])
+        who = await txn.producer(cluster, old.name)
+        if topic == "t":
+            code = await txn.write(cluster, who, b"a", name=old.name)
+        else:
+            await cluster.create_topic("t", assignment=[[leader]])
+            code = await txn.commit_offsets(cluster, who, name=old.name)
+        assert code is ErrorCode.NONE
+        assert await old.depose() != old.broker
+        who = await txn.producer(cluster, old.name)  # the new coordinator aborts the transaction
+        assert await txn.state(cluster, old.name) == "Empty"
+        assert await txn.stable_offset(cluster, topic=topic) == 2
+        later = who._replace(epoch=who.epoch + 1)
+        code = await old.mark(later, TopicPartition(topic, 0))
+        assert code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert await txn.stable_offset(cluster, topic=topic) == 2
+
+    run_with_cluster(tmp_path, test, config=COORDINATORS)
+
+
+def test_fencing_old_coordinator_and_producer(tmp_path: Path, patient: None) -> None:
+    """A deposed coordinator acknowledges nothing: it cannot commit its records."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        old = await old_coordinator(cluster)
+        leader = next(each for each in IDS if each != old.broker)
+        await cluster.create_topic("t", assignment=[[leader]])
+        who = await txn.producer(cluster, old.name)
+        assert await txn.write(cluster, who, b"a", name=old.name) is ErrorCode.NONE
+        await old.depose()
+        request = EndTxnRequest(old.name, *who, True)
+        unacknowledged = asyncio.ensure_future(
+            cluster.call(old.broker, request, EndTxnResponse, version=5)
+        )
+        await txn.producer(cluster, old.name)  # the new coordinator aborts the transaction
+        assert not unacknowledged.done()
+        unacknowledged.cancel()
+        await asyncio.wait([unacknowledged])
+
+    run_with_cluster(tmp_path, test, config=COORDINATORS)
+
+
+def test_fencing_old_coordinator_and_leader_that_verifies(tmp_path: Path, patient: None) -> None:
+    """A leader with old metadata asks a broker that knows that it is no longer the coordinator."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        old = await old_coordinator(cluster)
+        leader = next(each for each in IDS if each not in (1, old.broker))
+        await cluster.create_topic("t", assignment=[[leader]])
+        who = await txn.producer(cluster, old.name)
+        services = cluster.servers[leader].services
+        assert services.cluster is not None
+        verifications = services.cluster.transaction_peers.verifications
+        other = next(each for each in IDS if each not in (leader, old.broker))
+        partition = TopicPartition("t", 0)
+        for add in (False, True):
+            asked = verifications.verify(BrokerId(other), old.name, *who, [partition], add=add)
+            assert await wait(asked) == {partition: ErrorCode.NOT_COORDINATOR}
+
+    run_with_cluster(tmp_path, test, config=COORDINATORS)
