@@ -6,6 +6,7 @@ The partitions are led by other brokers than their coordinator.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -18,12 +19,24 @@ PARTITIONS = 6
 QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 500}
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    # A request to a broker that does not respond would wait longer than these tests.
-    config = {"transaction.state.log.num.partitions": 1, "request.timeout.ms": 600_000}
+@contextmanager
+def running_cluster(replicas: int) -> Iterator[Cluster]:
+    """Run a cluster whose coordinators have that many replicas."""
+    config = {
+        "transaction.state.log.num.partitions": 1,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": max(1, replicas - 1),
+        # A request to a broker that does not respond would wait longer than these tests.
+        "request.timeout.ms": 600_000,
+    }
     with Cluster(3, config) as running:
         running.create_topic("t", PARTITIONS)
+        yield running
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with running_cluster(1) as running:
         yield running
 
 
@@ -108,20 +121,26 @@ def test_leader_that_is_suspended_between_prepare_and_marker(cluster: Cluster) -
     assert committed(cluster, "a") == [["a"]] * PARTITIONS
 
 
-def test_coordinator_that_is_killed_between_prepare_and_marker(cluster: Cluster) -> None:
-    """The next process that loads the transaction completes it."""
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_coordinator_that_is_killed_between_prepare_and_marker(replicas: int) -> None:
+    """The next broker that loads the transaction completes it, or the next process of this one."""
+    with running_cluster(replicas) as cluster:
+        kill_coordinator(cluster, restarts=replicas == 1)
+
+
+def kill_coordinator(cluster: Cluster, *, restarts: bool) -> None:
     made = producer(cluster)
     killed = coordinator(cluster)
     others = [cluster.broker(each) for each in cluster.broker_ids if each != killed]
     write(made, "a")
     faults = [each.blackhole("WriteTxnMarkers") for each in others]
     made.commit_transaction(LIMIT_S)
-    for each in faults:
-        each.wait()
+    others[0].wait_until(lambda: any(each.struck for each in faults), "a marker in flight")
     cluster.kill(killed)
     for each in faults:
         each.clear()
-    cluster.restart(killed)
+    if restarts:
+        cluster.restart(killed)
     assert committed(cluster, "a") == [["a"]] * PARTITIONS
     write(made, "b")
     made.commit_transaction(LIMIT_S)

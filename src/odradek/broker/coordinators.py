@@ -179,8 +179,10 @@ class Coordinators:
             return write_markers(self._replica_manager, lambda: self.groups, markers)
 
         async def write(markers: Sequence[TransactionMarker]) -> MarkerCodes:
-            if self._peers is None:
-                return await wait(write_here(markers))
+            return await wait(write_markers(self._replica_manager, lambda: self.groups, markers))
+
+        async def write_in_cluster(markers: Sequence[TransactionMarker]) -> MarkerCodes:
+            assert self._peers is not None, "a single broker leads all partitions"
             return await self._peers.markers.write(write_here, markers)
 
         return TransactionCoordinator(
@@ -191,5 +193,5 @@ class Coordinators:
             partitions=self._replica_manager,
             executor=self._executor,
             producer_ids=self._producer_ids,
-            write_markers=write,
+            write_markers=write if self._peers is None else write_in_cluster,
         )
