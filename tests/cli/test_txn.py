@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from odradek.broker.transactions.late_transactions import finding_late_transactions
 from odradek.slicing import run_to_completion
 from tests.helpers.transactions import produce_transactional
 
@@ -135,7 +136,8 @@ def test_late_transaction_with_a_warning_in_the_log_is_found_and_aborted(
             services = server.services
             now_ms = services.clock.time_ms()
             max_timeout_ms = services.config.get_int("transaction.max.timeout.ms")
-            late = services.replica_manager.finding_late_transactions(now_ms, max_timeout_ms)
+            partitions = services.replica_manager.partitions()
+            late = finding_late_transactions(partitions, now_ms, max_timeout_ms)
             return len(run_to_completion(late))
 
         return kafka.call(count)

@@ -10,7 +10,10 @@ import pytest
 from confluent_kafka import Producer
 
 from odradek.broker.broker import BrokerServer
-from odradek.broker.transactions.late_transactions import LateTransactionWatch
+from odradek.broker.transactions.late_transactions import (
+    LateTransactionWatch,
+    finding_late_transactions,
+)
 from odradek.ids import TopicPartition
 from odradek.log.state.producer_state_manager import LateTransaction
 from odradek.slicing import run_to_completion
@@ -33,7 +36,8 @@ def late_count(broker: Broker) -> int:
     async def count(server: BrokerServer) -> int:
         services = server.services
         now_ms = services.clock.time_ms()
-        late = services.replica_manager.finding_late_transactions(now_ms, MAX_TIMEOUT_MS)
+        partitions = services.replica_manager.partitions()
+        late = finding_late_transactions(partitions, now_ms, MAX_TIMEOUT_MS)
         return len(run_to_completion(late))
 
     return broker.call(count)
