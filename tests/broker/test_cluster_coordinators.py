@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from odradek.broker.leadership_lease import Standing
+from odradek.config.broker_coordinators import CLUSTER_DEFAULTS
 from odradek.coordinator.runtime import partition_for
 from odradek.errors import ErrorCode
+from odradek.ids import TopicName
 from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.find_coordinator_response import FindCoordinatorResponse
@@ -212,3 +215,35 @@ async def has_shards(cluster: ClusterBrokers, broker: int) -> None:
     ):
         led = [each for each in range(PARTITIONS) if cluster.leader(topic, each) == broker]
         assert sorted(each.partition for each in made.runtime.shards()) == led
+
+
+@pytest.mark.parametrize(("kind", "topic"), [(0, CONSUMER_OFFSETS), (1, TRANSACTION_STATE)])
+def test_internal_topic_is_created_when_there_are_brokers_for_its_replicas(
+    tmp_path: Path, patient: None, kind: int, topic: TopicName
+) -> None:
+    async def found(cluster: ClusterBrokers, at: int) -> ErrorCode:
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["k"])
+        response = await cluster.call(at, request, FindCoordinatorResponse, version=4)
+        (coordinator,) = response.coordinators
+        if coordinator.error_code and "registered" in coordinator.error_message:
+            assert "needs 3 registered brokers, and 2 are registered" in coordinator.error_message
+        return ErrorCode(coordinator.error_code)
+
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.until(lambda: all(len(cluster.image(each).brokers) == 2 for each in (1, 2)))
+        for at in (1, 2):
+            assert await found(cluster, at) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert topic not in cluster.image(at).topics_by_name
+        await cluster.start(3)
+        await cluster.until(lambda: all(len(cluster.image(each).brokers) == 3 for each in IDS))
+        codes = await asyncio.gather(*(found(cluster, each) for each in IDS))
+        assert set(codes) <= {ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        await cluster.until(lambda: topic in cluster.image(1).topics_by_name)
+        partitions = cluster.image(1).topics_by_name[topic].partitions
+        assert [set(each.replicas) for each in partitions] == [set(IDS)] * 2
+        if topic == TRANSACTION_STATE:
+            assert cluster.image(1).topic_configs[topic]["min.insync.replicas"] == "2"
+
+    # The defaults of a broker with `zookeeper.connect`.
+    config = {name: str(value) for name, value in CLUSTER_DEFAULTS.items()}
+    run_with_cluster(tmp_path, test, config=config, count=2)

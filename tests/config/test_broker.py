@@ -61,6 +61,24 @@ def test_internal_topics_of_a_single_node_have_one_replica_unless_set() -> None:
     assert BrokerConfig({}).get_int("group.initial.rebalance.delay.ms") == 0
 
 
+def test_internal_topics_of_a_cluster_have_kafkas_defaults() -> None:
+    defaults = {
+        "offsets.topic.replication.factor": 3,
+        "transaction.state.log.replication.factor": 3,
+        "transaction.state.log.min.isr": 2,
+        "default.replication.factor": 1,
+        "min.insync.replicas": 1,
+    }
+    config = BrokerConfig({"zookeeper.connect": "zk:2181"})
+    assert {name: config.get_int(name) for name in defaults} == defaults
+    for name, value in defaults.items():
+        origin = ConfigOrigin(name, str(value), ConfigSource.DEFAULT_CONFIG)
+        assert config.origins(name)[-1] == origin
+        assert not config.explicit(name)
+    set_one = BrokerConfig({"zookeeper.connect": "zk:2181", "transaction.state.log.min.isr": "1"})
+    assert set_one.get_int("transaction.state.log.min.isr") == 1
+
+
 def test_limits_by_address_are_read() -> None:
     config = BrokerConfig({"max.connections.per.ip.overrides": "10.0.0.1:5, ::1:6"})
     assert config.connections_per_ip() == {"10.0.0.1": 5, "::1": 6}

@@ -28,7 +28,8 @@ Kafka 4.1.
 | of a broker, topic or group while the broker runs | `odradek config alter` |
 
 Some defaults differ from Kafka's, because they suit a single broker. `node.id` need not be set.
-Internal topics have one replica. The first rebalance of a group does not wait for more members.
+Without `zookeeper.connect`, internal topics have one replica. The first rebalance of a group does
+not wait for more members.
 When the broker starts, it logs the keys of Kafka that have no effect, and unknown keys.
 """
 

@@ -95,7 +95,7 @@ def test_topics_have_three_replicas_and_two_must_be_in_sync(cluster: Cluster) ->
     assert described.result(LIMIT_S)["min.insync.replicas"].value == "2"
 
 
-def test_internal_topics_have_one_replica(cluster: Cluster) -> None:
+def test_internal_topics_have_three_replicas(cluster: Cluster) -> None:
     cluster.create_topic("t")
     produce(cluster, "a")
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", **QUIET}
@@ -107,7 +107,7 @@ def test_internal_topics_have_one_replica(cluster: Cluster) -> None:
     consumer.close()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
     offsets = admin.list_topics("__consumer_offsets", timeout=LIMIT_S).topics["__consumer_offsets"]
-    assert {len(each.replicas) for each in offsets.partitions.values()} == {1}
+    assert {len(each.replicas) for each in offsets.partitions.values()} == {3}
 
 
 def test_acknowledged_records_survive_the_kill_of_the_leader(cluster: Cluster) -> None:

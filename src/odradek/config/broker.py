@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from odradek.config.broker_cleaner import CLEANER_CONFIGS
 from odradek.config.broker_cluster import CLUSTER_CONFIGS
-from odradek.config.broker_coordinators import GROUP_CONFIGS, PRODUCER_CONFIGS
+from odradek.config.broker_coordinators import CLUSTER_DEFAULTS, GROUP_CONFIGS, PRODUCER_CONFIGS
 from odradek.config.broker_log import LOG_CONFIGS, TOPIC_DEFAULTS
 from odradek.config.broker_network import NETWORK_CONFIGS
 from odradek.config.broker_replication import REPLICATION_CONFIGS
@@ -124,6 +124,8 @@ class BrokerConfig:
         for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
             if name in self._static:
                 self._static.setdefault(other, self._static[name])
+        is_in_cluster = bool(self._static.get("zookeeper.connect", "").strip())
+        self._defaults: Mapping[str, int] = CLUSTER_DEFAULTS if is_in_cluster else {}
         self._broker: dict[str, str] = {}
         self._cluster: dict[str, str] = {}
         self._values: dict[str, ConfigValue | None] = {}
@@ -144,7 +146,9 @@ class BrokerConfig:
     def _resolve(self) -> None:
         merged = {**self._static, **self._cluster, **self._broker}
         self._values = {
-            name: key.parse(merged[name]) if name in merged else key.default
+            name: key.parse(merged[name])
+            if name in merged
+            else self._defaults.get(name, key.default)
             for name, key in BROKER_CONFIGS.items()
         }
         self._topic_defaults = {name: self._topic_default(name) for name in TOPIC_CONFIGS}
@@ -373,6 +377,8 @@ class BrokerConfig:
                     yield ConfigOrigin(name, shown(BROKER_CONFIGS[name], values[name]), source)
         for name in names:
             default = BROKER_CONFIGS[name].default_text()
+            if name in self._defaults:
+                default = to_text(self._defaults[name])
             if default is not None:
                 yield ConfigOrigin(name, default, ConfigSource.DEFAULT_CONFIG)
 

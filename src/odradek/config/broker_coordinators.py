@@ -1,8 +1,9 @@
 """Broker configs: consumer groups and their offsets, producer ids, transactions.
 
-Three defaults differ from Kafka's, because a single node is the whole cluster. The internal topics
-have one replica (Kafka: 3, with a min ISR of 2). A group's first rebalance does not wait for more
-members (Kafka: 3,000 ms). Values that are set take effect.
+Some defaults differ from Kafka's if a single node is the whole cluster: the internal topics have
+one replica and a min ISR of 1. With ``zookeeper.connect`` they have Kafka's defaults
+(`CLUSTER_DEFAULTS`). A group's first rebalance does not wait for more members (Kafka: 3,000 ms).
+Values that are set take effect.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _INT, _LONG, _SHORT = ConfigType.INT, ConfigType.LONG, ConfigType.SHORT
 _LIST, _STRING = ConfigType.LIST, ConfigType.STRING
 _CLUSTER = UpdateMode.CLUSTER_WIDE
+
+CLUSTER_DEFAULTS = {
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+}
+"""The defaults of a broker with ``zookeeper.connect`` that differ from the tables."""
 
 GROUP_CONFIGS = [
     ConfigKey(
@@ -161,7 +169,8 @@ GROUP_CONFIGS = [
         _SHORT,
         1,
         _HIGH,
-        "Number of replicas of __consumer_offsets. Kafka's default is 3.",
+        "Number of replicas of __consumer_offsets. The default with zookeeper.connect is 3, as in "
+        "Kafka. The topic is created when that many brokers are registered.",
         at_least(1),
     ),
     ConfigKey(
@@ -212,7 +221,8 @@ PRODUCER_CONFIGS = [
         _SHORT,
         1,
         _HIGH,
-        "Number of replicas of __transaction_state. Kafka's default is 3.",
+        "Number of replicas of __transaction_state. The default with zookeeper.connect is 3, as in "
+        "Kafka. The topic is created when that many brokers are registered.",
         at_least(1),
     ),
     ConfigKey(
@@ -220,7 +230,8 @@ PRODUCER_CONFIGS = [
         _INT,
         1,
         _HIGH,
-        "The min.insync.replicas of __transaction_state. Kafka's default is 2.",
+        "The min.insync.replicas of __transaction_state. The default with zookeeper.connect is 2, "
+        "as in Kafka.",
         at_least(1),
     ),
     ConfigKey(

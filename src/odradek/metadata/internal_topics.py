@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from odradek.config.broker import BrokerConfig
+from odradek.errors import ErrorCode, KafkaError
+from odradek.metadata.image import MetadataImage
 from odradek.metadata.topic_changes import NewTopic
-from odradek.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from odradek.metadata.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
 
 
 def internal_topic(config: BrokerConfig, name: str) -> NewTopic | None:
@@ -34,6 +36,21 @@ def internal_topic(config: BrokerConfig, name: str) -> NewTopic | None:
             ],
         )
     return None
+
+
+def too_few_brokers(topic: NewTopic, image: MetadataImage) -> KafkaError | None:
+    """Return why an internal topic cannot be created in a cluster yet, or None.
+
+    As in Kafka, its creation waits until there are brokers for all its replicas.
+    """
+    registered, needed = len(image.brokers), topic.replication_factor
+    if topic.name not in INTERNAL_TOPICS or registered >= needed:
+        return None
+    return KafkaError(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"{topic.name} needs {needed} registered brokers, and {registered} are registered. Start "
+        "more brokers, or set the topic's replication factor on all of them.",
+    )
 
 
 def _segment_bytes(config: BrokerConfig, name: str) -> str:

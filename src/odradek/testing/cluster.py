@@ -4,8 +4,8 @@ Each broker has a thread, an event loop, a log directory and a port of its own. 
 metadata store in memory, on a further thread. The cluster is ready when `with` or `start` returns.
 After `close` nothing is left.
 
-Topics have min(3, brokers) replicas, and one in-sync replica less must remain (at least 1).
-Internal topics have one replica.
+Topics, internal ones included, have min(3, brokers) replicas. One in-sync replica less must remain
+(at least 1).
 """
 
 from __future__ import annotations
@@ -527,12 +527,13 @@ def _may_all_lead(image: MetadataImage, brokers: int) -> bool:
 
 def _defaults(brokers: int) -> dict[str, object]:
     replicas = min(REPLICAS, brokers)
+    in_sync = max(1, replicas - 1)
     return {
         "default.replication.factor": replicas,
-        "min.insync.replicas": max(1, replicas - 1),
-        "offsets.topic.replication.factor": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
         "broker.session.timeout.ms": SESSION_MS,
         "replica.lag.time.max.ms": REPLICA_LAG_MS,
     }

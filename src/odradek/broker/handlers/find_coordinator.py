@@ -3,7 +3,8 @@
 The first request for a group creates ``__consumer_offsets``, with the configs ``offsets.topic.*``.
 The first request for a transactional id creates ``__transaction_state``, with the configs
 ``transaction.state.log.*``. If the controller cannot create the topic, the broker logs the reason
-and responds with COORDINATOR_NOT_AVAILABLE and the reason.
+and responds with COORDINATOR_NOT_AVAILABLE and the reason. In a cluster, the creation waits until
+there are brokers for all replicas of the topic.
 
 Share groups (key type 2) are INVALID_REQUEST, as in Kafka without them. A request of version 4 or
 later has several keys (KIP-699).
@@ -17,6 +18,7 @@ cluster that does not know the new topic yet: see Metadata. Addresses are those 
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.requests.advertised import broker_address
@@ -43,6 +45,8 @@ logger = logging.getLogger(__name__)
 # By key type, the internal topic whose partition leaders are the coordinators.
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 BATCHED_FROM = 4
+# Number of reasons for missing topics that are remembered, to log each of them once.
+REASONS_LOGGED_MAX = 100
 
 
 class _Lookup(NamedTuple):
@@ -72,7 +76,9 @@ async def _created(
     [failure] = await create_topics(services, context, [topic])
     if failure is not None and failure.code is ErrorCode.TOPIC_ALREADY_EXISTS:
         failure = None
-    if failure is not None and failure.code is not ErrorCode.REQUEST_TIMED_OUT:
+    if failure is not None and failure.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+        _log_few_brokers(name, failure.message)
+    elif failure is not None and failure.code is not ErrorCode.REQUEST_TIMED_OUT:
         logger.error(
             "cannot create the internal topic %s: %s. Its groups or transactions are refused until "
             "a later request creates it",
@@ -80,6 +86,12 @@ async def _created(
             failure,
         )
     return _response(services, context, request, failure)
+
+
+@lru_cache(maxsize=REASONS_LOGGED_MAX)
+def _log_few_brokers(name: str, reason: str) -> None:
+    """Log the reason once. Clients repeat their request ten times a second."""
+    logger.warning("cannot create the internal topic %s: %s", name, reason)
 
 
 def _response(

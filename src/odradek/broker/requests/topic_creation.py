@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.requests.cluster import forwards
 from odradek.errors import KafkaError
+from odradek.metadata.internal_topics import too_few_brokers
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -19,7 +20,8 @@ async def create_topics(
     """Create topics here or at the controller. Return the error or None for each.
 
     In a cluster, REQUEST_TIMED_OUT means that a creation continues in the background
-    (`odradek.broker.requests.auto_topic_creation_manager`).
+    (`odradek.broker.requests.auto_topic_creation_manager`). An internal topic is not created before
+    there are brokers for all its replicas.
     """
 
     async def create(topics: Sequence[NewTopic]) -> list[KafkaError | None]:
@@ -33,4 +35,11 @@ async def create_topics(
 
     if services.cluster is None:
         return await create(topics)
-    return await services.cluster.creations.create_topics(topics, create)
+    errors: list[KafkaError | None] = [too_few_brokers(each, services.image()) for each in topics]
+    possible = [at for at, error in enumerate(errors) if error is None]
+    if possible:
+        creations = services.cluster.creations
+        created = await creations.create_topics([topics[at] for at in possible], create)
+        for at, error in zip(possible, created, strict=True):
+            errors[at] = error
+    return errors
