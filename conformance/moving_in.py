@@ -60,7 +60,8 @@ PROPERTIES = {
     "transaction.state.log.num.partitions": "2",
     # A new replica then needs many fetches, so that a throttled reassignment does not end.
     "replica.fetch.max.bytes": "4096",
-    "zookeeper.session.timeout.ms": "6000",
+    # On a busy machine Kafka may stand still for seconds.
+    "zookeeper.session.timeout.ms": "30000",
     # Kafka's indexes of 10 MB would be sparse files.
     "log.index.size.max.bytes": "16384",
 }
