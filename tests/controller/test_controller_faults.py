@@ -316,7 +316,7 @@ def test_take_over_names_the_znode_that_is_not_json(
             is_read = path != znodes.topic_path(A) or not is_current
             assert (world.active() is None) is is_read
             assert (f"the node {path} of the metadata store is not valid" in caplog.text) is is_read
-            assert "bug in event" not in caplog.text
+            assert "bug in the event" not in caplog.text
             world.run(write(before, resigns=False))
             world.advance(5)
         assert world.active() is not None
