@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -166,38 +165,6 @@ def test_at_a_take_over_existing_leaders_stay(caplog: pytest.LogCaptureFixture) 
         _stable(world)
         assert [_partition(world, number) for number in range(6)] == before
         assert "bug in the event" not in caplog.text
-
-
-def test_session_that_breaks_after_the_last_read_of_a_take_over_loses_no_broker() -> None:
-    """The watch of the brokers has ended, although the session is connected again."""
-    with running() as world:
-        first = world.active()
-        assert first is not None
-        others = [node for node in world.nodes.values() if node is not first]
-        broken: list[Node] = []
-        for node in others:
-            get_many = node.store.get_many
-
-            async def breaks(
-                paths: Sequence[str], node: Node = node, get_many: Any = get_many
-            ) -> object:
-                found = await get_many(paths)
-                if not broken and any(each.startswith(znodes.BROKER_IDS) for each in paths):
-                    broken.append(node)
-                    node.store.disconnect()
-                    await asyncio.sleep(0.1)
-                    await node.store.connected()
-                return found
-
-            node.store.get_many = breaks  # type: ignore[method-assign,assignment]
-        world.run(first.kill())
-        world.advance(25)
-        assert broken
-        world.run(first.restart())
-        world.advance(5)
-        registration = _stable(world).image.brokers[first.id]
-        assert not registration.fenced
-        assert registration.epoch == first.broker_epoch
 
 
 def test_elections_of_a_take_over_are_one_delta() -> None:
@@ -499,35 +466,6 @@ def test_partitions_that_exceed_one_write_are_added() -> None:
         controller = world.controller()
         assert world.run(controller.create_partitions([NewPartitions("a", 50)])) == [None]
         assert _stable(world).image.topics_by_name[A].partition_count == 50
-
-
-@pytest.mark.parametrize("large", ["topic", "topic and configs", "configs"])
-def test_change_with_a_part_that_exceeds_one_write_changes_nothing(large: str) -> None:
-    def config(name: str, size: int) -> ConfigChange:
-        op = ConfigOp("follower.replication.throttled.replicas", OpType.SET, "1:2," * (size // 4))
-        return ConfigChange(ResourceType.TOPIC, name, (op,))
-
-    def creation(name: str, count: int, size: int) -> NewTopic:
-        text = "1:2," * (size // 4)
-        configs = (("follower.replication.throttled.replicas", text),)
-        return NewTopic(name, count, 3, configs=configs)
-
-    with running(conditions=SMALL) as world:
-        _create(world, "a")
-        _create(world, "b")
-        controller = _stable(world)
-        offset = controller.image.offset
-        with pytest.raises(KafkaError, match="limit of one write") as raised:
-            if large == "configs":
-                world.run(controller.alter_configs([config("a", 40), config("b", 7_000)]))
-            else:
-                count, size = (600, 4) if large == "topic" else (150, 4_000)
-                topics = [NewTopic("c", 3, 3), creation("d", count, size)]
-                world.run(controller.create_topics(topics))
-        assert raised.value.code == ErrorCode.POLICY_VIOLATION
-        assert controller.image.offset == offset
-        _create(world, "e", 100, 3)  # in several writes
-        assert set(_stable(world).image.topics_by_name) == {"a", "b", "e"}
 
 
 def test_elections_that_exceed_one_write_reach_every_partition() -> None:

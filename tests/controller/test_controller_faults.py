@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ from odradek.metadata.store.interface import Node as StoreNode
 from odradek.metadata.store.interface import SessionState
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topic_changes import NewTopic
-from tests.controller.cluster_nodes import World
+from tests.controller.cluster_nodes import Node, World
 from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
 
 
@@ -382,3 +382,35 @@ def test_e4_follower_that_registers_again_before_the_leader_is_gone_leads(
         world.advance(20)
         assert _partition(world) == after
         _stable(world)
+
+
+def test_session_that_breaks_after_the_last_read_of_a_take_over_loses_no_broker() -> None:
+    """The watch of the brokers has ended, although the session is connected again."""
+    with running() as world:
+        first = world.active()
+        assert first is not None
+        others = [node for node in world.nodes.values() if node is not first]
+        broken: list[Node] = []
+        for node in others:
+            get_many = node.store.get_many
+
+            async def breaks(
+                paths: Sequence[str], node: Node = node, get_many: Any = get_many
+            ) -> object:
+                found = await get_many(paths)
+                if not broken and any(each.startswith(znodes.BROKER_IDS) for each in paths):
+                    broken.append(node)
+                    node.store.disconnect()
+                    await asyncio.sleep(0.1)
+                    await node.store.connected()
+                return found
+
+            node.store.get_many = breaks  # type: ignore[method-assign,assignment]
+        world.run(first.kill())
+        world.advance(25)
+        assert broken
+        world.run(first.restart())
+        world.advance(5)
+        registration = _stable(world).image.brokers[first.id]
+        assert not registration.fenced
+        assert registration.epoch == first.broker_epoch
