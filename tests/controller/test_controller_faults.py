@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.controller.alter_partition import AlterPartition
+from odradek.controller.broker_requests import BrokerRequests
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
@@ -24,8 +25,17 @@ from odradek.metadata.store.interface import Node as StoreNode
 from odradek.metadata.store.interface import SessionState
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topic_changes import NewTopic
+from odradek.protocol.messages.alter_partition_request import AlterPartitionRequest
+from odradek.result_tasks import wait
 from tests.controller.cluster_nodes import Node, World
-from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
+from tests.controller.test_cluster_controller import (
+    A,
+    _create,
+    _isr_request,
+    _partition,
+    _stable,
+    running,
+)
 
 
 async def _foreign_store(world: World) -> MemoryStore:
@@ -414,3 +424,26 @@ def test_session_that_breaks_after_the_last_read_of_a_take_over_loses_no_broker(
         registration = _stable(world).image.brokers[first.id]
         assert not registration.fenced
         assert registration.epoch == first.broker_epoch
+
+
+def test_alter_partition_with_an_unknown_recovery_state_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with running() as world:
+        _create(world)
+        leader = world.nodes[_partition(world).leader]
+        offset = world.controller().image.offset
+        for state in (-1, 2, 127):
+            request = _isr_request(world, leader, 0, leader.id)
+            request.topics[0].partitions[0].leader_recovery_state = state
+            requests = BrokerRequests(world.controller())
+
+            async def send(
+                requests: BrokerRequests = requests, request: AlterPartitionRequest = request
+            ) -> int:
+                return (await wait(requests.alter_partition(request))).error_code
+
+            assert world.run(send()) == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert f"there is no leader recovery state {state}" in caplog.text
+        assert world.controller().image.offset == offset
+        _stable(world)

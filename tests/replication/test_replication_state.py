@@ -345,6 +345,25 @@ def test_i2_follower_does_not_join_below_the_start_of_the_epoch() -> None:
     assert leader.fetch(B, 7).proposal is not None
 
 
+def test_i2_follower_with_no_record_of_the_leader_joins_after_it_has_removed_its_own() -> None:
+    """Its records may be of a deposed leader: the leader has no epoch of the offsets below."""
+    leader = Leader((LEADER, A))
+    leader.append(1)
+    leader.fetch(A, 1)
+    leader.state.log_start_changed(1, leader.brokers)
+    assert leader.state.high_watermark == 1
+    assert leader.fetch(B, 1, log_start=0).proposal is None
+    assert leader.fetch(B, 1, log_start=1).proposal is not None
+
+
+def test_i2_follower_with_a_record_of_the_leader_joins_with_an_earlier_log_start() -> None:
+    leader = Leader((LEADER, A))
+    leader.append(2)
+    leader.fetch(A, 2)
+    leader.state.log_start_changed(1, leader.brokers)
+    assert leader.fetch(B, 2, log_start=0).proposal is not None
+
+
 @pytest.mark.parametrize("change", ["fenced", "in_controlled_shutdown"])
 def test_i2_fenced_or_stopping_follower_does_not_join(change: str) -> None:
     leader = Leader((LEADER, A))
