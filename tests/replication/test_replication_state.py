@@ -123,6 +123,20 @@ def test_r2_committed_isr_must_reach_the_minimum_but_at_most_the_replica_count(
     assert leader.state.has_enough_replicas is enough
 
 
+@pytest.mark.parametrize("min_isr", [2, 3, 5])
+def test_r2_r5_configured_minimum_is_at_most_the_replica_count(min_isr: int) -> None:
+    leader = Leader((LEADER, A), replicas=(LEADER, A), min_isr=1)
+    leader.state.configure(min_isr, LAG_MS, leader.brokers, leader.now_ms)
+    assert leader.state.has_enough_replicas
+    leader.append(1)
+    assert leader.fetch(A, 1).high_watermark == 1
+    assert leader.state.acknowledgement(1) is ErrorCode.NONE
+    newer = replace(leader.image, isr=(LEADER,), partition_epoch=11)
+    leader.state.partition_changed(newer, leader.brokers, leader.now_ms)
+    assert not leader.state.has_enough_replicas
+    assert leader.append(2).high_watermark is None
+
+
 def test_r2_pending_expansion_does_not_count_for_the_minimum() -> None:
     leader = Leader((LEADER,))
     leader.append(1)
