@@ -458,29 +458,6 @@ def test_flush_interval_is_kept_by_maintain(tmp_path: Path) -> None:
     manager.close()
 
 
-class AdjustedClock(ManualClock):
-    """A clock that an administrator has set back by an hour."""
-
-    behind_ms = 0
-
-    def time_ms(self) -> int:
-        return super().time_ms() - self.behind_ms
-
-
-def test_f6_high_watermarks_are_written_every_five_seconds_after_the_clock_was_set_back(
-    tmp_path: Path,
-) -> None:
-    clock = AdjustedClock(NOW_MS)
-    manager = open_manager(tmp_path, LogConfig(), clock=clock)
-    path = tmp_path / "replication-offset-checkpoint"
-    append(open_log(manager), [b"a"])
-    clock.behind_ms = 3_600_000
-    clock.advance(5_000)
-    manager.maintain(clock.time_ms())
-    assert path.read_text() == "0\n1\ntopic 0 1\n"
-    manager.close()
-
-
 def test_f6_l6_high_watermarks_are_written_every_five_seconds(tmp_path: Path) -> None:
     clock = ManualClock(NOW_MS)
     manager = open_manager(tmp_path, LogConfig(), clock=clock)
