@@ -171,7 +171,7 @@ def page(result: Mapping[str, Any]) -> str:
         f"- head: `{result['head']['commit']}` {result['head']['subject']}",
         f"- {len(pairs)} of {result['pairs_wanted']} pairs, number of records scaled by "
         f"{result['scale']:g}, seed {result['seed']}",
-        f"- {'; '.join(result['machine'].values())}",
+        f"- {', '.join(result['machine'].values())}",
         "",
     ]
     if not pairs:

@@ -72,7 +72,7 @@ class Simulations(CommandExperiment):
     """
 
     name = "simulation"
-    title = "simulated hours of a cluster with faults, and what they covered"
+    title = "simulated hours of a cluster with faults, and their coverage"
     minutes = 400
     unit_s = 120.0
     timeout_s = 3000.0

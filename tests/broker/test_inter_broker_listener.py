@@ -33,6 +33,7 @@ from odradek.protocol.registry import request_class, response_class
 from odradek.result_tasks import wait
 from odradek.testing import Broker
 from testkit.wire import ConnectionClosed, WireClient
+from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
 from tests.helpers.two_brokers import CONTROLLER_ID, Roles, TwoBrokers, run_with_two_brokers
 from tests.protocol.building import build
 
@@ -193,26 +194,67 @@ async def exchange(port: int, frame: bytes) -> bytes:
     return received
 
 
-def test_malformed_requests_of_brokers_cost_their_connection_only(run: Any, seed: int) -> None:
+def state_of(cluster: ClusterBrokers) -> list[tuple[Any, ...]]:
+    """Return the metadata of each broker, and offsets, epochs and contents of its partitions."""
+    state: list[tuple[Any, ...]] = []
+    for broker_id, server in cluster.servers.items():
+        state.append((broker_id, cluster.image(broker_id), cluster.controller_id))
+        for partition in server.services.replica_manager.partitions():
+            log = partition.log
+            state.append(
+                (
+                    partition.topic_partition,
+                    (partition.leader, partition.leader_epoch, partition.isr, partition.error),
+                    (log.log_start_offset, log.high_watermark, log.log_end_offset),
+                    log.epochs.entries(),
+                    [Path(segment.file.path).read_bytes() for segment in log.segments],
+                )
+            )
+    return state
+
+
+def test_malformed_requests_of_brokers_cost_their_connection_only(
+    tmp_path: Path, patient: None, seed: int
+) -> None:
     random = Random(seed)
 
-    async def test(brokers: TwoBrokers) -> None:
-        channel = brokers.channel(CONTROLLER_ID, "BROKERS")
-        port = brokers.port(CONTROLLER_ID, "BROKERS")
+    async def test(cluster: ClusterBrokers) -> None:
+        await cluster.create_topic("t", assignment=[[1, 2], [2, 1]])
+        for number in range(2):
+            await cluster.produce("t", b"first", b"second", partition=number)
+        partitions = [
+            server.services.replica_manager.partition("t", number)
+            for server in cluster.servers.values()
+            for number in range(2)
+        ]
+        await cluster.until(lambda: all(each.log.high_watermark == 2 for each in partitions))
+        before = state_of(cluster)
+        registered = {"broker_id": 2, "broker_epoch": cluster.member(2).broker_epoch}
+        channel = cluster.channel(cluster.controller_id, "BROKERS")
+        port = cluster.port(cluster.controller_id, "BROKERS")
         outcomes = {True: 0, False: 0}
         for api in INTER_BROKER_APIS:
             cls, response = request_class(api.key), response_class(api.key)
             for version in range(api.min_version, api.max_version + 1):
-                frame = request_frame(build(cls, version, random), version, 5)
+                message = build(cls, version, random)
+                frame = request_frame(message, version, 5)
                 for _ in range(10):
                     data = bytearray(frame)
                     data[random.randrange(8, len(data))] = random.randrange(256)
                     size = random.choice([len(data), random.randrange(len(data))])
                     outcomes[bool(await exchange(port, bytes(data[:size])))] += 1
+                # The controller would execute these requests if they were whole.
+                for name in registered.keys() & vars(cls).keys():
+                    setattr(message, name, registered[name])
+                frame = request_frame(message, version, 5)
+                for size in (8, random.randrange(8, len(frame)), len(frame) - 1):
+                    assert not await exchange(port, frame[:size])
             await wait(channel.send(cls(), response))
         assert outcomes[True] and outcomes[False]
+        assert state_of(cluster) == before
 
-    run(test)
+    config = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
+    run_with_cluster(tmp_path, test, count=2, config=config, session_timeout_ms=60_000)
 
 
 def test_a_broker_of_a_cluster_needs_room_for_forwarded_requests(tmp_path: Path) -> None:

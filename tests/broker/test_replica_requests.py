@@ -37,6 +37,8 @@ from odradek.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from odradek.protocol.messages.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
+from odradek.records.record import iter_batches, iter_records
+from testkit.requests import fetch as consumer_fetch
 from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
 
 Test = Callable[[ClusterBrokers], Awaitable[None]]
@@ -248,5 +250,76 @@ def test_append_below_min_isr_is_not_enough_replicas(run: Callable[[Test], None]
         assert log.log_end_offset == end_offset
         result = await cluster.produce("t", b"accepted", acks=1)
         assert (result.error_code, result.base_offset) == (ErrorCode.NONE, end_offset)
+
+    run(test)
+
+
+async def consume(
+    cluster: ClusterBrokers, isolation: int, offset: int, session: tuple[int, int] = (0, -1)
+) -> FetchResponse:
+    """Fetch partition 0 of topic u from its leader, as a consumer in a session (id, epoch)."""
+    request = consumer_fetch(
+        "u",
+        offset,
+        isolation_level=isolation,
+        session_id=session[0],
+        session_epoch=session[1],
+        partitions=(0,) if session[1] <= 0 else (),
+    )
+    response: FetchResponse = await cluster.call(LEADER, request, FetchResponse, version=12)
+    assert response.error_code == ErrorCode.NONE
+    return response
+
+
+def read(response: FetchResponse) -> list[bytes]:
+    """Return the values of all records. Each partition has the high watermark 1 then."""
+    values: list[bytes] = []
+    for topic in response.responses:
+        each: Any
+        for each in topic.partitions:
+            assert (each.error_code, each.high_watermark) == (ErrorCode.NONE, 1)
+            assert each.last_stable_offset <= 1
+            for batch in iter_batches(bytes(each.records or b"")):
+                values += [record.value or b"" for record in iter_records(batch)]
+    return values
+
+
+@pytest.mark.parametrize("isolation", [0, 1], ids=["read_uncommitted", "read_committed"])
+def test_r7_consumer_never_reads_above_the_high_watermark(
+    run: Callable[[Test], None], isolation: int
+) -> None:
+    """The ISR is below the minimum, so that the high watermark stands still."""
+
+    async def test(cluster: ClusterBrokers) -> None:
+        configs = {"min.insync.replicas": "2"}
+        await cluster.create_topic("u", assignment=[[LEADER, FOLLOWER]], configs=configs)
+        await cluster.produce("u", b"committed")
+        led = cluster.servers[LEADER].services.replica_manager.partition("u", 0)
+        await cluster.stop(FOLLOWER)
+        await cluster.until(lambda: led.isr == (LEADER,))
+        session_id = (await consume(cluster, isolation, 1, session=(0, 0))).session_id
+        assert session_id
+        for number in range(1, 4):
+            value = b"not committed %d" % number
+            result = await cluster.produce("u", value, acks=1)
+            assert result.base_offset == number
+            # The committed record, then the offsets from the high watermark to the log end.
+            assert read(await consume(cluster, isolation, 0)) == [b"committed"]
+            for offset in range(1, number + 2):
+                assert read(await consume(cluster, isolation, offset)) == []
+            assert read(await consume(cluster, isolation, 1, session=(session_id, number))) == []
+            latest = ListOffsetsTopic("u", [ListOffsetsPartition(0, -1, LATEST)])
+            ask = ListOffsetsRequest(-1, isolation, [latest])
+            listed = await cluster.call(LEADER, ask, ListOffsetsResponse, version=8)
+            assert listed.topics[0].partitions[0].offset == 1
+        assert (led.log.high_watermark, led.log.log_end_offset) == (1, 4)
+        await cluster.start(FOLLOWER)
+        await cluster.until(lambda: led.log.high_watermark == 4)
+        assert await cluster.fetch("u", at=LEADER) == [
+            b"committed",
+            b"not committed 1",
+            b"not committed 2",
+            b"not committed 3",
+        ]
 
     run(test)

@@ -164,7 +164,7 @@ def test_at_a_take_over_existing_leaders_stay(caplog: pytest.LogCaptureFixture) 
         assert world.controller().epoch > epoch
         _stable(world)
         assert [_partition(world, number) for number in range(6)] == before
-        assert "bug in event" not in caplog.text
+        assert "bug in the event" not in caplog.text
 
 
 def test_elections_of_a_take_over_are_one_delta() -> None:
@@ -529,6 +529,19 @@ def test_request_waits_until_the_new_leaders_have_applied_it() -> None:
         world.advance(1)
         begin = world.clock.monotonic_ms()
         _create(world, "b", 3, 3)
+        assert world.clock.monotonic_ms() - begin >= 3_999
+
+
+def test_unregistration_of_a_broker_waits_until_the_new_leaders_have_applied_it() -> None:
+    settings = ControllerSettings(apply_timeout_ms=4_000)
+    with running(settings=settings) as world:
+        _create(world, "a", 6, 3)  # each broker follows each other one as the second replica
+        first, second = (node for node in world.nodes.values() if not node.controller.is_active)
+        first.polls = second.polls = False
+        world.advance(1)
+        begin = world.clock.monotonic_ms()
+        world.run(world.controller().unregister_broker(second.id))
+        assert first.id in {_partition(world, number).leader for number in range(6)}
         assert world.clock.monotonic_ms() - begin >= 3_999
 
 

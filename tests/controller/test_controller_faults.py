@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
 
 from odradek.controller.alter_partition import AlterPartition
+from odradek.controller.broker_requests import BrokerRequests
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.metadata import znodes
@@ -24,8 +25,17 @@ from odradek.metadata.store.interface import Node as StoreNode
 from odradek.metadata.store.interface import SessionState
 from odradek.metadata.store.memory import MemoryStore
 from odradek.metadata.topic_changes import NewTopic
-from tests.controller.cluster_nodes import World
-from tests.controller.test_cluster_controller import A, _create, _partition, _stable, running
+from odradek.protocol.messages.alter_partition_request import AlterPartitionRequest
+from odradek.result_tasks import wait
+from tests.controller.cluster_nodes import Node, World
+from tests.controller.test_cluster_controller import (
+    A,
+    _create,
+    _isr_request,
+    _partition,
+    _stable,
+    running,
+)
 
 
 async def _foreign_store(world: World) -> MemoryStore:
@@ -316,7 +326,7 @@ def test_take_over_names_the_znode_that_is_not_json(
             is_read = path != znodes.topic_path(A) or not is_current
             assert (world.active() is None) is is_read
             assert (f"the node {path} of the metadata store is not valid" in caplog.text) is is_read
-            assert "bug in event" not in caplog.text
+            assert "bug in the event" not in caplog.text
             world.run(write(before, resigns=False))
             world.advance(5)
         assert world.active() is not None
@@ -381,4 +391,59 @@ def test_e4_follower_that_registers_again_before_the_leader_is_gone_leads(
         world.run(active.restart())
         world.advance(20)
         assert _partition(world) == after
+        _stable(world)
+
+
+def test_session_that_breaks_after_the_last_read_of_a_take_over_loses_no_broker() -> None:
+    """The watch of the brokers has ended, although the session is connected again."""
+    with running() as world:
+        first = world.active()
+        assert first is not None
+        others = [node for node in world.nodes.values() if node is not first]
+        broken: list[Node] = []
+        for node in others:
+            get_many = node.store.get_many
+
+            async def breaks(
+                paths: Sequence[str], node: Node = node, get_many: Any = get_many
+            ) -> object:
+                found = await get_many(paths)
+                if not broken and any(each.startswith(znodes.BROKER_IDS) for each in paths):
+                    broken.append(node)
+                    node.store.disconnect()
+                    await asyncio.sleep(0.1)
+                    await node.store.connected()
+                return found
+
+            node.store.get_many = breaks  # type: ignore[method-assign,assignment]
+        world.run(first.kill())
+        world.advance(25)
+        assert broken
+        world.run(first.restart())
+        world.advance(5)
+        registration = _stable(world).image.brokers[first.id]
+        assert not registration.fenced
+        assert registration.epoch == first.broker_epoch
+
+
+def test_alter_partition_with_an_unknown_recovery_state_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with running() as world:
+        _create(world)
+        leader = world.nodes[_partition(world).leader]
+        offset = world.controller().image.offset
+        for state in (-1, 2, 127):
+            request = _isr_request(world, leader, 0, leader.id)
+            request.topics[0].partitions[0].leader_recovery_state = state
+            requests = BrokerRequests(world.controller())
+
+            async def send(
+                requests: BrokerRequests = requests, request: AlterPartitionRequest = request
+            ) -> int:
+                return (await wait(requests.alter_partition(request))).error_code
+
+            assert world.run(send()) == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert f"there is no leader recovery state {state}" in caplog.text
+        assert world.controller().image.offset == offset
         _stable(world)

@@ -219,8 +219,9 @@ def test_e4_member_that_leaves_an_isr_below_the_minimum_goes_to_the_elr() -> Non
     assert state(third) == (NO_LEADER, (), ids(1, 2))
 
 
-def test_e4_minimum_is_at_most_the_number_of_replicas() -> None:
-    policy = ElectionPolicy(min_insync_replicas=5)
+@pytest.mark.parametrize("minimum", [3, 5])
+def test_e4_member_goes_to_the_elr_if_the_minimum_is_all_replicas(minimum: int) -> None:
+    policy = ElectionPolicy(min_insync_replicas=minimum)
     assert state(stopped(partition(), 3, policy=policy)) == (1, ids(1, 2), ids(3))
 
 

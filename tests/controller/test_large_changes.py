@@ -26,7 +26,7 @@ from odradek.controller.loading import making_whole_topic
 from odradek.controller.metadata_writer import OPERATIONS_PER_WRITE_MAX
 from odradek.controller.plan import SHORT_STAGE_MAX, Plan
 from odradek.controller.store_operations import store_operations
-from odradek.errors import KafkaError
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import LOST_DIRECTORY, BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import ConfigChange, ConfigOp, OpType
@@ -40,7 +40,7 @@ from odradek.metadata.store.interface import Operation, Written
 from odradek.metadata.topic_changes import CreatedTopic, NewPartitions, NewTopic
 from odradek.metadata.topics import CONFIG_CHARACTERS_AN_ELEMENT
 from odradek.slicing import ELEMENTS_PER_SLICE
-from tests.controller.test_cluster_controller import _stable, running
+from tests.controller.test_cluster_controller import SMALL, _create, _stable, running
 
 R = TypeVar("R")
 COUNT = 4_000
@@ -395,3 +395,32 @@ def test_elections_of_a_time_slice_are_limited_in_each_plan(plan: str) -> None:
     elections = _elections_of_a_slice(plans_of[plan])
     assert sum(elections) == 1_000
     assert max(elections) <= ELEMENTS_PER_SLICE // ELECTION_COST
+
+
+@pytest.mark.parametrize("large", ["topic", "topic and configs", "configs"])
+def test_change_with_a_part_that_exceeds_one_write_changes_nothing(large: str) -> None:
+    def config(name: str, size: int) -> ConfigChange:
+        op = ConfigOp("follower.replication.throttled.replicas", OpType.SET, "1:2," * (size // 4))
+        return ConfigChange(ResourceType.TOPIC, name, (op,))
+
+    def creation(name: str, count: int, size: int) -> NewTopic:
+        text = "1:2," * (size // 4)
+        configs = (("follower.replication.throttled.replicas", text),)
+        return NewTopic(name, count, 3, configs=configs)
+
+    with running(conditions=SMALL) as world:
+        _create(world, "a")
+        _create(world, "b")
+        controller = _stable(world)
+        offset = controller.image.offset
+        with pytest.raises(KafkaError, match="limit of one write") as raised:
+            if large == "configs":
+                world.run(controller.alter_configs([config("a", 40), config("b", 7_000)]))
+            else:
+                count, size = (600, 4) if large == "topic" else (150, 4_000)
+                topics = [NewTopic("c", 3, 3), creation("d", count, size)]
+                world.run(controller.create_topics(topics))
+        assert raised.value.code == ErrorCode.POLICY_VIOLATION
+        assert controller.image.offset == offset
+        _create(world, "e", 100, 3)  # in several writes
+        assert set(_stable(world).image.topics_by_name) == {"a", "b", "e"}

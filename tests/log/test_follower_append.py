@@ -181,6 +181,32 @@ def test_follower_equals_its_leader_with_runs_of_any_size(
     manager.close()
 
 
+@pytest.mark.parametrize("size", [1, 300, 10_000])
+def test_follower_maintains_the_aborted_index(tmp_path: Path, size: int) -> None:
+    """Producer 4 commits, and its records are between those of producer 3, which aborts."""
+    manager, log, follower = open_logs(tmp_path)
+    leader = Leader(log)
+    for kind, producer_id in (
+        ("transactional", 3),
+        ("transactional", 4),
+        ("commit", 4),
+        ("abort", 3),
+    ):
+        leader.take(kind, producer_id)
+    leader.take("plain", [1])
+    feed(follower, bytes_of(log), [size])
+    assert follower.segments.aborted_transactions(0, 7) == [(3, 0)]
+    follower.advance_high_watermark(7)
+    assert [offset for offset, _ in read_committed(follower, 0)] == [2, 3, 6]
+    assert_equal(follower, log)
+    manager.close()
+    manager = open_manager(tmp_path, CONFIG)
+    found = manager.get(FOLLOWER)
+    assert found is not None
+    assert found.segments.aborted_transactions(0, 7) == [(3, 0)]
+    manager.close()
+
+
 def filled(log: UnifiedLog, count: int) -> bytes:
     """Append batches of an idempotent producer in three epochs. Return their bytes."""
     leader = Leader(log)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from odradek.config.log_config import LogConfig
 from odradek.errors import ErrorCode
 from odradek.log.directories.log_manager import LogManager
 from odradek.log.follower_read import read_for_follower
@@ -30,6 +31,7 @@ from tests.replication.cluster_fakes import (
     TP,
     A,
     B,
+    Cluster,
     Leader,
     Target,
     refused,
@@ -71,6 +73,30 @@ def test_r2_append_below_min_isr_is_refused_and_appends_nothing(logs: LogManager
     assert refused(lambda: leader.append(-1)) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert leader.log.log_end_offset == 0
     assert leader.append(1) == 0
+
+
+def test_r2_r5_minimum_of_a_changed_config_is_at_most_the_replica_count(logs: LogManager) -> None:
+    leader = Leader(logs)
+    leader.log.update_config(replace(leader.log.config, min_insync_replicas=5))
+    leader.partition.config_changed()
+    leader.append(-1)
+    produce = waiting(leader, 1)
+    for replica in (A, B):
+        leader.fetch(replica, 1)
+    assert (produce.ended, leader.log.high_watermark) == ([ErrorCode.NONE], 1)
+
+
+def test_r2_r5_minimum_of_a_changed_config_counts_as_one_for_a_single_replica(
+    logs: LogManager,
+) -> None:
+    log = logs.create(TP, TOPIC_ID, LogConfig())
+    partition = Partition(TP, TOPIC_ID, log, Cluster().parts)
+    partition.become_leader(led(5, (LEADER,), (LEADER,)))
+    log.update_config(replace(log.config, min_insync_replicas=2))
+    partition.config_changed()
+    partition.append(memoryview(build_batch([Record(None, b"x", 0)])), -1, 0)
+    assert partition.acknowledgement(1, committed=True) is ErrorCode.NONE
+    assert log.high_watermark == 1
 
 
 def test_r3_acks_all_is_acknowledged_when_all_in_sync_replicas_have_fetched(

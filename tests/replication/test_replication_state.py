@@ -123,6 +123,20 @@ def test_r2_committed_isr_must_reach_the_minimum_but_at_most_the_replica_count(
     assert leader.state.has_enough_replicas is enough
 
 
+@pytest.mark.parametrize("min_isr", [2, 3, 5])
+def test_r2_r5_configured_minimum_is_at_most_the_replica_count(min_isr: int) -> None:
+    leader = Leader((LEADER, A), replicas=(LEADER, A), min_isr=1)
+    leader.state.configure(min_isr, LAG_MS, leader.brokers, leader.now_ms)
+    assert leader.state.has_enough_replicas
+    leader.append(1)
+    assert leader.fetch(A, 1).high_watermark == 1
+    assert leader.state.acknowledgement(1) is ErrorCode.NONE
+    newer = replace(leader.image, isr=(LEADER,), partition_epoch=11)
+    leader.state.partition_changed(newer, leader.brokers, leader.now_ms)
+    assert not leader.state.has_enough_replicas
+    assert leader.append(2).high_watermark is None
+
+
 def test_r2_pending_expansion_does_not_count_for_the_minimum() -> None:
     leader = Leader((LEADER,))
     leader.append(1)
@@ -343,6 +357,25 @@ def test_i2_follower_does_not_join_below_the_start_of_the_epoch() -> None:
     leader = Leader((LEADER, A), log_end=7, high_watermark=2)
     assert leader.fetch(B, 6).proposal is None
     assert leader.fetch(B, 7).proposal is not None
+
+
+def test_i2_follower_with_no_record_of_the_leader_joins_after_it_has_removed_its_own() -> None:
+    """Its records may be of a deposed leader: the leader has no epoch of the offsets below."""
+    leader = Leader((LEADER, A))
+    leader.append(1)
+    leader.fetch(A, 1)
+    leader.state.log_start_changed(1, leader.brokers)
+    assert leader.state.high_watermark == 1
+    assert leader.fetch(B, 1, log_start=0).proposal is None
+    assert leader.fetch(B, 1, log_start=1).proposal is not None
+
+
+def test_i2_follower_with_a_record_of_the_leader_joins_with_an_earlier_log_start() -> None:
+    leader = Leader((LEADER, A))
+    leader.append(2)
+    leader.fetch(A, 2)
+    leader.state.log_start_changed(1, leader.brokers)
+    assert leader.fetch(B, 2, log_start=0).proposal is not None
 
 
 @pytest.mark.parametrize("change", ["fenced", "in_controlled_shutdown"])

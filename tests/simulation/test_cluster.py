@@ -68,3 +68,20 @@ def test_a_seed_of_a_cluster_is_one_trace_in_two_interpreters() -> None:
     traces = [output.split(" steps,")[0] for output in outputs]
     assert traces[0] == traces[1]
     assert "trace" in traces[0]
+
+
+def test_a_seed_of_a_cluster_is_one_trace_after_another_seed() -> None:
+    """A run that fails in a series of runs fails alone, too."""
+    command = [sys.executable, "-m", "tests.simulation", "--brokers", "3", "--seconds", "40"]
+    series, alone = (
+        subprocess.run(
+            [*command, "--seed", seed, "--runs", runs],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for seed, runs in (("6", "2"), ("7", "1"))
+    )
+    assert series[1].split(" steps,")[0] == alone[0].split(" steps,")[0]
+    assert alone[0].startswith("seed 7: trace ")

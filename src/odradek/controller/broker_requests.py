@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from odradek.controller.alter_partition import AlterPartition, AlterPartitionResult
 from odradek.controller.cluster_controller import ClusterController
 from odradek.errors import ErrorCode, KafkaError
@@ -26,6 +28,8 @@ from odradek.protocol.messages.metadata_image_request import MetadataImageReques
 from odradek.protocol.messages.metadata_image_response import MetadataImageResponse
 from odradek.result_tasks import run
 from odradek.results import Result
+
+logger = logging.getLogger(__name__)
 
 
 class BrokerRequests:
@@ -132,12 +136,12 @@ class BrokerRequests:
         self, request: AlterPartitionRequest
     ) -> Result[AlterPartitionResponse]:
         broker = BrokerId(request.broker_id)
-        changes = [
-            (topic.topic_id, partition.partition_index, _change(request, partition))
-            for topic in request.topics
-            for partition in topic.partitions
-        ]
         try:
+            changes = [
+                (topic.topic_id, partition.partition_index, _change(request, partition))
+                for topic in request.topics
+                for partition in topic.partitions
+            ]
             found = await self._controller.alter_partitions(broker, request.broker_epoch, changes)
         except KafkaError as error:
             return Result(AlterPartitionResponse(error_code=error.code))
@@ -155,8 +159,16 @@ class BrokerRequests:
 def _change(request: AlterPartitionRequest, partition: PartitionData) -> AlterPartition:
     try:
         recovery = LeaderRecoveryState(partition.leader_recovery_state)
-    except ValueError:
-        recovery = LeaderRecoveryState.RECOVERED
+    except ValueError as error:
+        state = partition.leader_recovery_state
+        logger.warning(
+            "refused AlterPartition of broker %d: there is no leader recovery state %d. The broker "
+            "has a defect or another version",
+            request.broker_id,
+            state,
+        )
+        reason = f"There is no leader recovery state {state}."
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from error
     return AlterPartition(
         BrokerId(request.broker_id),
         request.broker_epoch,

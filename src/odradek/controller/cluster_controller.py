@@ -195,6 +195,8 @@ class ClusterController:
         self._must_load = False
         self._elected: Elected | None = None
         """The last election that this broker has won."""
+        self._interruptions = 0
+        """How often the session was suspended or lost. Watches end with each of them."""
         self._failed_terms = 0
         self.controller_id = NO_LEADER
         """The controller as ``/controller`` names it. -1: it is not known."""
@@ -269,6 +271,7 @@ class ClusterController:
         if state is SessionState.CONNECTED:
             self._queue(self._elect)
             return
+        self._interruptions += 1
         self._end_term("The session of the metadata store is not connected.")
         if self.controller_id != NO_LEADER:
             self._changed(NO_LEADER)
@@ -444,12 +447,13 @@ class ClusterController:
 
     async def _take_over(self, elected: Elected) -> None:
         """Begin a term: complete what the previous controller began, and publish the elections."""
+        interruptions = self._interruptions
         # After a term that has failed, the store may have other contents than any image.
         standby = MetadataImage() if self._must_load else self._standby_image()
         loaded = await read_metadata(self._store, self._cluster_id(), self._node_id, standby)
         nodes = await read_brokers(self._store, self._on_brokers_watch)
-        if self._store.state is not SessionState.CONNECTED:
-            return
+        if self._interruptions != interruptions:
+            return  # The watch of the brokers may have ended. A new session has queued an election.
         writer = MetadataWriter(
             self._store, elected.epoch, elected.epoch_version, loaded.position_version
         )
@@ -630,7 +634,7 @@ class ClusterController:
             KafkaError: BROKER_ID_NOT_REGISTERED.
         """
 
-        async def unregister(term: ControllerTerm) -> None:
+        async def unregister(term: ControllerTerm) -> tuple[ControllerTerm, Committed]:
             if broker not in term.image.brokers:
                 text = f"Broker ID {broker} is not currently registered"
                 raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
@@ -640,11 +644,12 @@ class ClusterController:
             records = await in_slices(planning)
             deletions = list(term.image.deletions)
             records += plans.plan_deletions_finished(term.image, broker, deletions).records
-            await term.commit(records)
+            committed = await term.commit(records)
             term.registry.unregistered(broker)
             self._waits.check(term.registry.applied_offsets())
+            return term, committed
 
-        await self._request(unregister)
+        await self._wait_until_applied(*await self._request(unregister))
 
     # --- elections ---
 
@@ -857,14 +862,19 @@ class ClusterController:
             return term, plan.result, await term.commit_planned(elected)
 
         term, result, committed = await self._request(run)
-        if committed is not None and not term.has_ended:
+        if committed is not None:
+            await self._wait_until_applied(term, committed)
+        return result
+
+    async def _wait_until_applied(self, term: ControllerTerm, committed: Committed) -> None:
+        """Wait until this broker and the elected leaders have applied a change."""
+        if not term.has_ended:
             await self._waits.wait(
                 committed.offset,
                 {self._node_id, *committed.leaders},
                 term.registry.applied_offsets(),
                 self._settings.apply_timeout_ms,
             )
-        return result
 
 
 def _name(event: Callable[[], Awaitable[None]]) -> str:

@@ -20,7 +20,14 @@ from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import MetadataImage, TopicImage
 from odradek.metadata.quota_nodes import with_foreign_configs
 from odradek.metadata.records import MetadataRecord
-from odradek.metadata.store.interface import Delete, MetadataStore, Operation, StoreError
+from odradek.metadata.resources import CONFIG_PATHS, ResourceType
+from odradek.metadata.store.interface import (
+    Delete,
+    MetadataStore,
+    Operation,
+    StoreError,
+    operations_bytes,
+)
 from odradek.protocol.messages.config_record import ConfigRecord
 from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.protocol.messages.topic_record import TopicRecord
@@ -187,6 +194,8 @@ class ControllerTerm:
             return
         parts = _divided(records, count)
         if len(parts) > 1:
+            room = self._writer.room_bytes(self._unfinished_after(delta, image))
+            await in_slices(_checking_groups(records, operations, room))
             self._divide(delta, image)
             del image
             await in_slices(_freeing(operations))
@@ -197,9 +206,7 @@ class ControllerTerm:
             return
         record = records[0]
         if not isinstance(record, RemoveTopicRecord):
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, "The change exceeds the limit of one write."
-            )
+            raise _too_large()
         removed = self.image.topics_by_id[record.topic_id]
         operations = await in_slices(
             store_operations(delta, image, self.epoch, marked=(record.topic_id,))
@@ -318,6 +325,36 @@ def _freeing(items: list[Any]) -> Generator[None, None, None]:
     while items[ELEMENTS_PER_SLICE:]:
         del items[-ELEMENTS_PER_SLICE:]
         yield
+
+
+def _too_large() -> KafkaError:
+    return KafkaError(ErrorCode.POLICY_VIOLATION, "The change exceeds the limit of one write.")
+
+
+def _checking_groups(
+    records: Sequence[MetadataRecord], operations: Sequence[Operation], room: float
+) -> Generator[None, None, None]:
+    """Raise POLICY_VIOLATION if operations that must be in the same write exceed `room` bytes.
+
+    Otherwise the writes before that one would change a part of the request. A topic and its configs
+    are three operations. All others can be in a write of their own.
+    """
+    sizes: dict[str, int] = {}
+    for number, operation in enumerate(operations, 1):
+        sizes[operation.path] = operations_bytes([operation])
+        if not number % ELEMENTS_PER_SLICE:
+            yield
+    largest = max(sizes.values(), default=0)
+    for number, record in enumerate(records, 1):
+        if isinstance(record, TopicRecord):
+            path = znodes.topic_path(TopicName(record.name))
+            configs = CONFIG_PATHS[ResourceType.TOPIC](record.name)
+            together = (path, f"{path}/partitions", configs)
+            largest = max(largest, sum(sizes.get(each, 0) for each in together))
+        if not number % ELEMENTS_PER_SLICE:
+            yield
+    if largest > room:
+        raise _too_large()
 
 
 def _divided(records: Sequence[MetadataRecord], count: int) -> Sequence[Sequence[MetadataRecord]]:

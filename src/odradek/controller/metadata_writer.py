@@ -105,12 +105,16 @@ class MetadataWriter:
 
     def parts(self, operations: Sequence[Operation], unfinished: Sequence[TopicName] = ()) -> int:
         """Return how many writes the operations need at least. 1: they are one write."""
-        limit = self._store.multi_bytes_max
-        if limit is None:
+        if self._store.multi_bytes_max is None:
             return 1
         if len(operations) > OPERATIONS_PER_WRITE_MAX:
             return -(-len(operations) // OPERATIONS_PER_WRITE_MAX)
-        return max(1, -(-operations_bytes(operations) // (limit - self.overhead_bytes(unfinished))))
+        return max(1, math.ceil(operations_bytes(operations) / self.room_bytes(unfinished)))
+
+    def room_bytes(self, unfinished: Sequence[TopicName] = ()) -> float:
+        """Return the size of the operations that one write can have."""
+        limit = self._store.multi_bytes_max
+        return math.inf if limit is None else limit - self.overhead_bytes(unfinished)
 
     def overhead_bytes(self, unfinished: Sequence[TopicName] = ()) -> int:
         """Return the size of the fence and the position, which are part of each write."""
@@ -119,8 +123,7 @@ class MetadataWriter:
 
     def combined(self, groups: Iterable[Sequence[Operation]]) -> Iterator[list[Operation]]:
         """Combine groups of operations into writes. A group is not divided."""
-        limit = self._store.multi_bytes_max
-        room = math.inf if limit is None else limit - self.overhead_bytes()
+        room = self.room_bytes()
         write: list[Operation] = []
         size = 0
         for group in groups:

@@ -364,14 +364,15 @@ class ReplicationState:
         follower.broker_epoch = broker_epoch
         moved_back = fetch_offset < follower.log_end_offset
         follower.log_end_offset = fetch_offset
+        start_moved = log_start_offset != follower.log_start_offset
+        follower.log_start_offset = log_start_offset
         effects = NO_EFFECTS
         if not follower.in_maximal_isr:
             effects = self._maybe_expand_isr(follower, brokers)
         # The high watermark cannot pass the offset of this follower, if it counts with it.
         if fetch_offset > self.high_watermark:
             effects = self._with_high_watermark(effects, brokers, now_ms)
-        if log_start_offset != follower.log_start_offset:
-            follower.log_start_offset = log_start_offset
+        if start_moved:
             if effects is NO_EFFECTS:
                 effects = Effects()
             effects.low_watermark = self.low_watermark(brokers)
@@ -466,8 +467,15 @@ class ReplicationState:
 
         The high watermark of a new leader may be behind the true one, but records below the start
         of its epoch may be committed. A replica without them must not become electable.
+
+        A follower whose log ends where the leader's log starts has none of the leader's records.
+        Its own records may be of a deposed leader, because the leader's epochs no longer show a
+        divergence there. It joins after it has removed them.
         """
-        return follower.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)
+        end_offset = follower.log_end_offset
+        if end_offset <= self.log_start_offset != follower.log_start_offset:
+            return False
+        return end_offset >= max(self.high_watermark, self.epoch_start_offset)
 
     def _maybe_expand_isr(self, follower: FollowerState, brokers: Brokers) -> Effects:
         if (

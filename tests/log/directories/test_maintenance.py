@@ -85,3 +85,26 @@ def test_offline_directory_does_not_repeat_the_checkpoints_of_the_others(
     assert written
     monkeypatch.undo()
     manager.close()
+
+
+class AdjustedClock(ManualClock):
+    """A clock that an administrator has set back by an hour."""
+
+    behind_ms = 0
+
+    def time_ms(self) -> int:
+        return super().time_ms() - self.behind_ms
+
+
+def test_f6_l6_high_watermarks_are_written_every_five_seconds_after_the_clock_was_set_back(
+    tmp_path: Path,
+) -> None:
+    clock = AdjustedClock(NOW_MS)
+    manager = opened([tmp_path], clock)
+    path = tmp_path / "replication-offset-checkpoint"
+    append(open_log(manager), [b"a"])
+    clock.behind_ms = 3_600_000
+    clock.advance(5_000)
+    manager.maintain(clock.time_ms())
+    assert path.read_text() == "0\n1\ntopic 0 1\n"
+    manager.close()

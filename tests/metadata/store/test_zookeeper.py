@@ -212,10 +212,11 @@ def test_large_write_is_prepared_in_time_slices(
         await store.create_root()
         written = await store.multi([Create(f"/{number}") for number in range(5)])
         assert [each.path for each in written] == [f"/{number}" for number in range(5)]
+        assert len(ended) == 2
+        late = asyncio.ensure_future(store.multi([Create("/a"), Create("/b"), Create("/c")]))
+        await asyncio.sleep(0)  # the call begins
+        await asyncio.sleep(0)  # its first time slice
         assert len(ended) == 3
-        late = asyncio.ensure_future(store.multi([Create("/a"), Create("/b")]))
-        await asyncio.sleep(0)
-        assert len(ended) == 4
         await store.close()
         with pytest.raises(SessionLostError):
             await late

@@ -21,7 +21,8 @@ not act as a broker (CVE-2018-1288). In a single broker such a fetch gets an err
 state, because partitions have no followers.
 
 Deviations from Kafka: followers do not serve consumers (KIP-392). Replica id -2 is a tool that
-compares replicas. Followers serve it, but only up to the high watermark (Kafka: up to the log end).
+compares replicas. It reads up to the high watermark, as in Kafka. Followers serve it in every
+version (Kafka: from version 11 on).
 """
 
 from __future__ import annotations

@@ -117,8 +117,9 @@ class LogManager:
         self._producer_expiration_ms = producer_expiration_ms
         self._checkpoint_interval_ms = checkpoint_interval_ms
         self._high_watermark_interval_ms = high_watermark_interval_ms
-        self._next_high_watermarks_ms = clock.time_ms() + high_watermark_interval_ms
-        self._next_checkpoint_ms = clock.time_ms() + checkpoint_interval_ms
+        # Of the monotonic clock: an administrator may set the other one back.
+        self._next_high_watermarks_ms = clock.monotonic_ms() + high_watermark_interval_ms
+        self._next_checkpoint_ms = clock.monotonic_ms() + checkpoint_interval_ms
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._log_counts: Counter[LogDir] = Counter()
         self._assigned: set[TopicPartition] = set()
@@ -675,12 +676,13 @@ class LogManager:
                     log.topic_partition,
                     error,
                 )
-        if moved or now_ms >= self._next_checkpoint_ms:
-            self._next_checkpoint_ms = now_ms + self._checkpoint_interval_ms
-            self._next_high_watermarks_ms = now_ms + self._high_watermark_interval_ms
+        monotonic_ms = self.clock.monotonic_ms()
+        if moved or monotonic_ms >= self._next_checkpoint_ms:
+            self._next_checkpoint_ms = monotonic_ms + self._checkpoint_interval_ms
+            self._next_high_watermarks_ms = monotonic_ms + self._high_watermark_interval_ms
             self.checkpoint()
-        elif now_ms >= self._next_high_watermarks_ms:
-            self._next_high_watermarks_ms = now_ms + self._high_watermark_interval_ms
+        elif monotonic_ms >= self._next_high_watermarks_ms:
+            self._next_high_watermarks_ms = monotonic_ms + self._high_watermark_interval_ms
             self._write_checkpoints(self._write_high_watermarks)
         for log_dir in self.log_dirs:
             # The log start offset must be on the disk before the segments below it are removed.

@@ -298,7 +298,8 @@ class MetadataStore(Protocol):
     async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         """Return several nodes in one call, None for each node that does not exist.
 
-        The nodes may be from different moments. `SingleNodeStore` describes the exception.
+        The nodes may be from different moments, and a later call of the session may be executed
+        between two of them. `SingleNodeStore` describes the exception.
         """
 
     async def children(self, path: str, watch: Watcher | None = None) -> list[str]:

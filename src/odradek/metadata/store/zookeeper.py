@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import methodcaller
@@ -129,7 +130,7 @@ class _Request:
         if not self.future.done():  # its caller was not cancelled
             self.future.set_result(converted)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         if not self.future.done():
             self.future.set_exception(error)
 
@@ -226,6 +227,10 @@ class ZooKeeperStore(StoreSession):
         self._first_connection: asyncio.Future[None] | None = None
         self._closing: Pool | None = None
         self._watchdog: SessionWatchdog | None = None
+        self._preparing: asyncio.Task[None] | None = None
+        """The preparation of a long transaction in time slices. Calls that follow wait for it."""
+        self._postponed: deque[Callable[[], None]] = deque()
+        """The calls that began during the preparation, in their order."""
         self._beat_timer: Timer | None = None
 
     def create_kazoo_client(self, events: _Client) -> KazooClient:
@@ -299,6 +304,10 @@ class ZooKeeperStore(StoreSession):
         self._watchdog = None
         if self._beat_timer is not None:
             self._beat_timer.cancel()
+        if self._preparing is not None:
+            self._preparing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._preparing
         closing, self._closing = self._closing, None
         if closing is None:
             return
@@ -380,16 +389,29 @@ class ZooKeeperStore(StoreSession):
     ) -> asyncio.Future[Result]:
         """Start a request of kazoo. Return the future of its converted value."""
         check_path(path)
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        request = _Request(future, convert, path, writes)
+        if self._preparing is None:
+            self._send(start, request)
+        else:
+            self._postponed.append(partial(self._send_postponed, start, request))
+        return future
+
+    def _send(self, start: Callable[[KazooClient], Any], request: _Request) -> None:
+        """Send a request. Raise an error if the session has no connection."""
         client = self._client
         if self._state is SessionState.SUSPENDED:
             raise NotConnectedError("the session has no connection to ZooKeeper")
         if self._state is not SessionState.CONNECTED or client is None:
             raise SessionLostError(f"the session is {self._state.value}")
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         # The completion cannot run before this method has returned, because it runs on this loop.
-        result = start(client.kazoo)
-        client.requests[result] = _Request(future, convert, path, writes)
-        return future
+        client.requests[start(client.kazoo)] = request
+
+    def _send_postponed(self, start: Callable[[KazooClient], Any], request: _Request) -> None:
+        try:
+            self._send(start, request)
+        except StoreFailure as error:
+            request.fail(error)
 
     def complete(self, client: _Client, result: Any) -> None:
         """Complete the request with that result. Results within kazoo have no request."""
@@ -492,13 +514,34 @@ class ZooKeeperStore(StoreSession):
 
     async def multi(self, operations: Sequence[Operation]) -> list[Written]:
         check_size(operations, self.multi_bytes_max)
+        convert = partial(_written, operations)
+        if len(operations) <= OPERATIONS_PER_SLICE:
+            return await self._start(
+                partial(_commit, operations=operations), convert, "/", writes=True
+            )
+        future: asyncio.Future[list[Written]] = asyncio.get_running_loop().create_future()
+        request = _Request(future, convert, "/", True)
+        if self._preparing is None:
+            self._prepare(operations, request)
+        else:
+            self._postponed.append(partial(self._prepare, operations, request))
+        return await future
+
+    def _prepare(self, operations: Sequence[Operation], request: _Request) -> None:
+        """Send a long transaction, after its preparation in a task.
+
+        The task does not end with the caller of the transaction, because a call that was begun is
+        executed.
+        """
+        task = asyncio.get_running_loop().create_task(self._prepared(operations, request))
+        self._preparing = task
+        task.add_done_callback(partial(self._preparation_ended, request))
+
+    async def _prepared(self, operations: Sequence[Operation], request: _Request) -> None:
         client, transaction = self._client, None
         if client is not None:
             transaction = client.kazoo.transaction()
-            if len(operations) > OPERATIONS_PER_SLICE:
-                await end_slice()
             for count, operation in enumerate(operations, 1):
-                check_path(operation.path)
                 _add(transaction, operation)
                 if not count % OPERATIONS_PER_SLICE:
                     await end_slice()
@@ -508,10 +551,28 @@ class ZooKeeperStore(StoreSession):
                 raise SessionLostError("the session began while the write was prepared")
             return transaction.commit_async()
 
-        return await self._start(start, partial(_written, operations), "/", writes=True)
+        self._send(start, request)
+
+    def _preparation_ended(self, request: _Request, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            request.fail(SessionLostError("the session was closed before the write was sent"))
+        elif (error := task.exception()) is not None:
+            request.fail(error)
+        self._preparing = None
+        while self._postponed and self._preparing is None:
+            self._postponed.popleft()()
+
+
+def _commit(kazoo: KazooClient, operations: Sequence[Operation]) -> Any:
+    """Prepare and send a short transaction."""
+    transaction = kazoo.transaction()
+    for operation in operations:
+        _add(transaction, operation)
+    return transaction.commit_async()
 
 
 def _add(transaction: Any, operation: Operation) -> None:
+    check_path(operation.path)
     if isinstance(operation, Create):
         path, data, ephemeral, sequential = operation
         transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
