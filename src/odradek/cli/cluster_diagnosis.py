@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-CLOCK_DIFFERENCE_MAX_MS = 60_000
-"""A larger difference between the clocks of two machines is a finding."""
+from odradek.controller.clock_check import CLOCK_DIFFERENCE_MAX_MS, duration
+
 NONE = -1
 
 
@@ -393,9 +393,3 @@ def _brokers(ids: tuple[int, ...] | list[int]) -> str:
 
 def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def duration(milliseconds: int) -> str:
-    """Return a duration such as "12 min 5 s", without its sign."""
-    minutes, seconds = divmod(abs(milliseconds) // 1000, 60)
-    return f"{minutes:,} min {seconds} s" if minutes else f"{seconds} s"
