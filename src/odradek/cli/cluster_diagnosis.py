@@ -41,7 +41,6 @@ class BrokerFacts:
         failure: Why this host cannot connect to its advertised address. None: it can.
         applied_offset: The metadata offset that the controller knows of it. None: it does not poll.
         clock_ahead_ms: By how much its clock was ahead of ZooKeeper's when it registered.
-        is_drained: Whether it was drained (`odradek cluster drain`).
     """
 
     broker_id: int
@@ -50,7 +49,6 @@ class BrokerFacts:
     failure: str | None = None
     applied_offset: int | None = None
     clock_ahead_ms: int | None = None
-    is_drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,14 +263,6 @@ def _broker(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
             broker.failure,
             "If other hosts cannot connect either, correct its `advertised.listeners`, name service"
             " or firewall.",
-        )
-    if broker.is_drained:
-        yield Finding(
-            "broker",
-            name,
-            "leaderships",
-            "it was drained",
-            f"`odradek cluster drain {broker.broker_id} --undo` permits leaderships again.",
         )
     ahead_ms = broker.clock_ahead_ms
     if ahead_ms is not None and abs(ahead_ms) > CLOCK_DIFFERENCE_MAX_MS:

@@ -707,6 +707,14 @@ class ClusterController:
             )
         )
 
+    async def drain_broker(self, broker: BrokerId, drained: bool) -> list[Partition]:
+        """Serve DrainBroker. Return the partitions that a drained broker still leads."""
+        return await self._planned(
+            lambda term: broker_plans.planning_drain(
+                term.image, broker, drained, self._policies.of(term.image)
+            )
+        )
+
     async def raise_leader_epochs(
         self, epochs: Mapping[tuple[Uuid, int], int]
     ) -> dict[tuple[Uuid, int], ErrorCode]:
