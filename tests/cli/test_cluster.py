@@ -92,6 +92,34 @@ def test_the_first_replica_is_elected_again(cluster: Cluster) -> None:
     assert again["result"] == "not needed"
 
 
+def test_a_drained_broker_leads_nothing_until_the_drain_is_undone(cluster: Cluster) -> None:
+    cluster.create_topic("pages", 6)
+    led = {cluster.leader_of("pages", number) for number in range(6)}
+    assert 1 in led
+    assert rows(cluster, "drain", "1") == {"broker": 1, "drained": True, "still_leads": []}
+    assert 1 not in {cluster.leader_of("pages", number) for number in range(6)}
+    cluster.wait_until_in_sync()  # the drained broker stays in the ISRs
+    cluster.restart(1)
+    cluster.wait_until_in_sync()
+    assert 1 not in {cluster.leader_of("pages", number) for number in range(6)}
+    done = run(cluster, "drain", "1", "--undo")
+    assert done.stdout == "broker 1 may lead again\n"
+    assert 1 in {cluster.leader_of("pages", number) for number in range(6)}
+
+
+def test_a_partition_that_cannot_move_is_named(cluster: Cluster) -> None:
+    cluster.create_topic("single", replicas=1)
+    leader = cluster.leader_of("single")
+    done = run(cluster, "drain", str(leader))
+    assert done.exit_code == 1
+    assert str(done.exception).startswith(f"Broker {leader} still leads single-0, because no other")
+
+
+def test_an_unknown_broker_is_one_line(cluster: Cluster) -> None:
+    done = run(cluster, "drain", "9")
+    assert "Broker ID 9 is not currently registered" in str(done.exception)
+
+
 def test_an_election_without_a_live_candidate_fails_in_one_line(cluster: Cluster) -> None:
     cluster.create_topic("single", replicas=1)
     lost = cluster.leader_of("single")

@@ -15,7 +15,6 @@ from odradek.cli.cluster_diagnosis import (
     ZooKeeperFacts,
     diagnose,
     diagnose_zookeeper,
-    duration,
 )
 
 ZOOKEEPER = ZooKeeperFacts(
@@ -185,8 +184,3 @@ def test_the_minimum_is_at_most_the_number_of_replicas() -> None:
 def test_a_partition_without_a_leader_has_a_reason(partition: PartitionFacts, why: str) -> None:
     text = only(_of_partitions(diagnose(facts(DOWN, partition))))
     assert f"partition: t-0 lacks a leader: {why}" in text
-
-
-def test_a_duration_has_minutes_and_seconds() -> None:
-    assert duration(59_999) == "59 s"
-    assert duration(-60_000) == "1 min 0 s"

@@ -150,8 +150,26 @@ def test_a_second_process_with_a_broker_id_is_refused(processes: Processes) -> N
         *("--zookeeper", processes.connect, "--set", "zookeeper.session.timeout.ms=1000"),
     )
     assert f"broker id 1 is in use by the broker at {first.bootstrap}" in line
+    assert "Give another cluster a path of its own in zookeeper.connect" in line
     assert _contents(data) == {}
     _create(first.bootstrap, "the-first-still-serves", partitions=1)
+
+
+def test_an_advertised_address_that_does_not_work_is_reported(processes: Processes) -> None:
+    processes.start(1)
+    (port,) = free_ports(1)
+    wrong = f"PLAINTEXT://127.0.0.1:{port}"
+    options = ("--broker-id", "2", "--zookeeper", processes.connect)
+    with start_odradek(
+        processes.directory / "2", {"advertised.listeners": wrong}, options=options
+    ) as broker:
+        deadline = time.monotonic() + LIMIT_S
+        words = f"cannot connect to its own advertised address 127.0.0.1:{port}"
+        while words not in broker.log_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert "Correct advertised.listeners" in broker.log_text()
+    assert "own advertised address" not in processes.brokers[1].log_text()
 
 
 def test_one_of_two_processes_that_start_together_with_an_id_is_refused(

@@ -14,13 +14,14 @@ from odradek.controller.broker_plans import (
     planning_alter_partitions,
     planning_balance,
     planning_directories,
+    planning_drain,
     planning_leader_epochs,
     planning_requested_elections,
     planning_topic_deletions,
     with_live_leaders,
 )
 from odradek.controller.election import Election, ElectionPolicy
-from odradek.errors import ErrorCode
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage, PartitionImage
@@ -312,3 +313,77 @@ def test_each_deleted_topic_ends_a_time_slice_of_the_plan() -> None:
     """The deletion names the brokers of all partitions."""
     image = _image(_partition(0))
     assert counted(planning_topic_deletions(image, [A, B]))[0] >= 2
+
+
+# --- drained brokers ---
+
+
+def _drained(image: MetadataImage, drained: bool = True) -> tuple[MetadataImage, list[int]]:
+    """Drain broker 1, or end that. Return the image and the partitions that it still leads."""
+    plan = run_to_completion(planning_drain(image, BrokerId(1), drained, _policies))
+    delta = MetadataDelta(image)
+    for record in plan.records:
+        delta.replay(record)
+    remaining = [number for name, number in plan.result if name == "a"]
+    return delta.apply(MetadataProvenance(BrokerId(1), 1, 2)), remaining
+
+
+def _leaders(image: MetadataImage) -> list[int]:
+    return [each.leader for each in image.topics_by_id[A].partitions]
+
+
+def test_a_drained_broker_gives_its_leaderships_to_replicas_in_sync_and_stays_in_sync() -> None:
+    image = _image(_partition(0), _partition(1, leader=3), _partition(2, isr=(1, 3)))
+    after, remaining = _drained(image)
+    assert _leaders(after) == [2, 3, 3]
+    assert [each.isr for each in after.topics_by_id[A].partitions] == [(1, 2, 3), (1, 2, 3), (1, 3)]
+    assert remaining == []
+    assert after.brokers[BrokerId(1)].drained
+
+
+def test_a_drained_broker_keeps_a_partition_that_no_other_replica_can_lead() -> None:
+    image = _image(_partition(0, isr=(1,)), _partition(1, isr=(1, 2)), fenced=(2,))
+    after, remaining = _drained(image)
+    assert _leaders(after) == [1, 1]
+    assert remaining == [0, 1]
+
+
+def test_a_drained_broker_loses_a_leadership_when_another_replica_is_in_sync_again() -> None:
+    image, _ = _drained(_image(_partition(0, isr=(1,))))
+    policy = replace(POLICY, avoided=frozenset({BrokerId(1)}))
+    grown = AlterPartition(BrokerId(1), 1, 4, 7, ((BrokerId(1), 1), (BrokerId(2), 2)))
+    plan = run_to_completion(planning_alter_partitions(image, [(A, 0, grown)], lambda _: policy))
+    assert plan.result[0].error is ErrorCode.NEW_LEADER_ELECTED
+    (after,) = _after(image, plan.records)
+    assert (after.leader, after.isr) == (2, (1, 2))
+
+
+def test_a_drained_broker_is_no_preferred_leader_and_gets_no_new_partition() -> None:
+    image, _ = _drained(_image(_partition(0)))
+    policy = replace(POLICY, avoided=frozenset({BrokerId(1)}))
+    planning = planning_requested_elections(image, Election.PREFERRED, None, lambda _: policy)
+    assert run_to_completion(planning).records == []
+    assert run_to_completion(planning_balance(image, lambda _: policy, 0)) == []
+    record = partition_record(A, _partition(7))
+    assert isinstance(record, PartitionRecord)
+    run_to_completion(with_live_leaders([record], image, image.brokers))
+    assert (record.leader, record.isr) == (2, [1, 2, 3])
+
+
+def test_a_broker_that_is_no_longer_drained_gets_its_leaderships_back() -> None:
+    image = _image(_partition(0), _partition(1, leader=3), _partition(2, leader=2, isr=(2, 3)))
+    after, _ = _drained(_drained(image)[0], drained=False)
+    assert _leaders(after) == [1, 1, 2]
+    assert not after.brokers[BrokerId(1)].drained
+
+
+def test_a_repeated_drain_writes_nothing() -> None:
+    image, _ = _drained(_image(_partition(0)))
+    plan = run_to_completion(planning_drain(image, BrokerId(1), True, _policies))
+    assert plan.records == []
+
+
+def test_an_unknown_broker_cannot_be_drained() -> None:
+    with pytest.raises(KafkaError) as found:
+        run_to_completion(planning_drain(_image(), BrokerId(9), True, _policies))
+    assert found.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED

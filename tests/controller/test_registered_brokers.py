@@ -155,3 +155,11 @@ def test_e4_replica_in_a_directory_that_exists_is_the_last_known_leader_after_a_
 def test_e4_replica_whose_directory_is_lost_or_not_known_is_no_candidate(known: Uuid) -> None:
     after = _after_restart(9, (ONE, TWO), known)
     assert (after.leader, after.isr, after.elr, after.last_known_elr) == (NO_LEADER, (), (), ())
+
+
+def test_a_drained_broker_stays_drained_after_its_restart() -> None:
+    previous = replace(znodes.decode_broker(BrokerId(1), VALID, 3), drained=True)
+    image = MetadataImage(brokers=PersistentMap({BrokerId(1): previous}))
+    _, valid = registered_brokers(image, {BrokerId(1): _node(VALID)})
+    assert valid[BrokerId(1)].epoch == 7
+    assert valid[BrokerId(1)].drained

@@ -47,6 +47,32 @@ def test_demo_on_a_real_log_counts_the_same_on_both_ends(tmp_path: Path) -> None
     assert shutil.which(read[1]) is not None  # also where the PATH has no `odradek`
 
 
+def test_demo_on_three_brokers_loses_nothing_when_one_is_killed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "odradek", "demo", "--brokers", "3", "--input"]
+    result = subprocess.run(
+        [*command, str(ACCESS_LOG), "--rate", "2000", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "3 replicas each" in result.stdout
+    killed = re.search(
+        r"Broker (\d) \(pid \d+\) was killed with SIGKILL after (\d,\d+)", result.stdout
+    )
+    assert killed is not None, result.stdout
+    assert 5_000 <= int(killed[1].replace(",", "")) < 10_000
+    assert len(re.findall(r"10,000 +✓", result.stdout)) == 5, result.stdout
+    assert "Every record is in the tables exactly once." in result.stdout
+    assert "odradek cluster up --brokers 3 --data" in result.stdout
+
+
+def test_a_cluster_is_either_started_or_used(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="Leave one of them out"):
+        demo(events=1, out=tmp_path / "out", bootstrap_server="127.0.0.1:1", brokers=3)
+
+
 def _path_without_odradek() -> str:
     directories = os.environ["PATH"].split(os.pathsep)
     return os.pathsep.join(one for one in directories if not (Path(one) / "odradek").exists())

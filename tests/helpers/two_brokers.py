@@ -47,7 +47,7 @@ class RecordedRequests:
         return response if isinstance(response, Result) else Result(response)
 
     alter_partition = broker_heartbeat = poll = image_chunk = _respond
-    assign_replicas_to_dirs = finish_deletions = _respond
+    assign_replicas_to_dirs = finish_deletions = drain_broker = _respond
 
     async def received(self, count: int) -> None:
         """Wait until so many requests have arrived."""

@@ -79,6 +79,7 @@ def brokers(draw: st.DrawFn) -> BrokerRegistration:
         draw(st.dictionaries(names, st.tuples(st.integers(0, 3), st.integers(3, 9)), max_size=2)),
         tuple(draw(st.lists(uuids, max_size=2, unique=True))),
         draw(st.sampled_from(["", "boot-1", "boot-2"])),
+        draw(st.booleans()),
     )
 
 

@@ -351,6 +351,7 @@ BROKER = BrokerRegistration(
     features={"f": (1, 2)},
     directories=(Uuid(b"d" * 16),),
     boot_id="boot",
+    drained=True,
 )
 
 
@@ -371,6 +372,8 @@ def test_a_broker_is_registered_changed_and_unregistered() -> None:
     assert moved.brokers[BROKER.id] == replace(
         BROKER, in_controlled_shutdown=True, directories=(Uuid(b"e" * 16),)
     )
+    used = replayed(moved, [BrokerRegistrationChangeRecord(4, 77, drained=-1)])
+    assert used.brokers[BROKER.id] == replace(moved.brokers[BROKER.id], drained=False)
     assert replayed(moved, [UnregisterBrokerRecord(4, 77)]).brokers == {}
     with pytest.raises(InvalidRecord, match="broker 4 is not registered with the epoch 76"):
         replayed(moved, [UnregisterBrokerRecord(4, 76)])

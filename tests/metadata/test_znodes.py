@@ -76,7 +76,7 @@ def test_topic_node_that_is_not_valid_is_refused_with_its_path(data: bytes) -> N
 @given(brokers())
 def test_broker_is_decoded_as_it_was_encoded(broker: BrokerRegistration) -> None:
     decoded = znodes.decode_broker(broker.id, znodes.encode_broker(broker, 5), broker.epoch)
-    assert decoded == replace(broker, fenced=False, in_controlled_shutdown=False)
+    assert decoded == replace(broker, fenced=False, in_controlled_shutdown=False, drained=False)
 
 
 @given(brokers())

@@ -60,7 +60,7 @@ def test_every_api_in_range_has_a_request_and_a_response() -> None:
 
 
 def test_keys_of_own_apis_are_far_above_those_of_kafka() -> None:
-    assert {int(key) for key in OWN_API_RANGES} == {20_000, 20_001, 20_002}
+    assert {int(key) for key in OWN_API_RANGES} == {20_000, 20_001, 20_002, 20_003}
     assert max(API_RANGES) < 1_000
     for key in OWN_API_RANGES:
         assert request_class(key).SPEC.startswith("odradek/")
@@ -74,7 +74,12 @@ def test_own_fields_of_kafkas_messages_are_tagged_and_skipped_by_kafka() -> None
         for field in struct.fields
         if field.own
     }
-    assert set(own) == {("EnvelopeRequest", "ListenerName"), ("RegisterBrokerRecord", "BootId")}
+    assert set(own) == {
+        ("EnvelopeRequest", "ListenerName"),
+        ("RegisterBrokerRecord", "BootId"),
+        ("RegisterBrokerRecord", "Drained"),
+        ("BrokerRegistrationChangeRecord", "Drained"),
+    }
     for field in own.values():
         assert field.versions == field.tagged
         assert field.tag >= 10_000

@@ -383,7 +383,7 @@ class BrokerLifecycle:
         return KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"broker id {self._node_id} is in use {where}. Stop that broker, or set another "
-            "node.id",
+            "node.id. Give another cluster a path of its own in zookeeper.connect",
         )
 
     # --- stop ---

@@ -41,6 +41,7 @@ from odradek.broker.controller_locator import ControllerLocator
 from odradek.broker.finished_deletions import FinishedDeletions
 from odradek.broker.heartbeats import BrokerHeartbeats
 from odradek.broker.leadership_lease import Heard, LeadershipLease
+from odradek.broker.own_address import check_own_address
 from odradek.broker.requests.cluster import ClusterMembership
 from odradek.broker.requests.cluster_parts import SOFTWARE, channel_settings
 from odradek.config.broker import BrokerConfig
@@ -102,11 +103,14 @@ class ClusterSettings:
             session.
         shutdown_timeout_ms: How long a stop waits until the controller has moved the leaderships of
             this broker. Brokers that were killed delay it by their session timeout.
+        checks_own_address: Whether the broker connects to its own advertised address and reports a
+            failure.
     """
 
     chroot: str = ""
     id_timeout_ms: float = 20_000
     shutdown_timeout_ms: float = 30_000
+    checks_own_address: bool = False
 
 
 class ClusterMember(ClusterMembership):
@@ -138,6 +142,7 @@ class ClusterMember(ClusterMembership):
         self._subscribers: list[Subscriber] = []
         self._feed: FeedClient | None = None
         self._lease: LeadershipLease | None = None
+        self._address_check: asyncio.Task[None] | None = None
         self._clean_shutdown_epoch = UNKNOWN_BROKER_EPOCH
         self._is_stopped = False
         self._failure: Exception | None = None
@@ -398,6 +403,11 @@ class ClusterMember(ClusterMembership):
             KafkaError: The id of this broker is in use.
         """
         await self.lifecycle.register(registration, self._clean_shutdown_epoch)
+        if self._settings.checks_own_address:
+            name = inter_broker_listener(self._config)
+            (endpoint,) = (each for each in registration.listeners if each.listener == name)
+            check = check_own_address(self._environment.network, endpoint)
+            self._address_check = asyncio.get_running_loop().create_task(check)
 
     async def follow(self) -> None:
         """Contend for the role of the controller, and follow the feed.
@@ -523,6 +533,9 @@ class ClusterMember(ClusterMembership):
         if self._is_stopped:
             return
         self._is_stopped = True
+        if self._address_check is not None:
+            self._address_check.cancel()
+            await asyncio.wait([self._address_check])
         self._locator.stop()
         if self._lease is not None:
             await self._lease.stop()

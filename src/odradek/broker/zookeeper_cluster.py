@@ -104,4 +104,5 @@ def cluster_on_zookeeper(config: BrokerConfig, environment: Environment) -> Clus
         )
 
     id_timeout_ms = SESSIONS_OF_ID * session_timeout_ms + ID_SLACK_MS
-    return Cluster(create_store, ClusterSettings(names.chroot, id_timeout_ms))
+    settings = ClusterSettings(names.chroot, id_timeout_ms, checks_own_address=True)
+    return Cluster(create_store, settings)

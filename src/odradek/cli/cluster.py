@@ -13,7 +13,13 @@ from odradek.cli.client import (
     JsonOutput,
     complete_topic,
 )
-from odradek.cli.output import PARTITION_MAX, CommandError, parse_assignments, print_rows
+from odradek.cli.output import (
+    PARTITION_MAX,
+    CommandError,
+    parse_assignments,
+    print_json,
+    print_rows,
+)
 from odradek.config.listeners import PORT_MAX
 
 BROKERS_MAX = 100
@@ -147,3 +153,32 @@ def elect(
     print_rows(rows, ["topic", "partition", "result", "error"], as_json)
     if (error := cluster_elect.failed(rows)) is not None:
         raise error
+
+
+@app.command("drain")
+def drain(
+    broker_id: Annotated[int, typer.Argument(metavar="BROKER_ID", min=0)],
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Permit leaderships again, and give them back.")
+    ] = False,
+    as_json: JsonOutput = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+) -> None:
+    """Move the leaderships of a broker to other in-sync replicas, without stopping it.
+
+    The address must be one of the listener between brokers.
+    """
+    from odradek.cli import cluster_drain
+
+    remaining = cluster_drain.drain(bootstrap_server, broker_id, undo=undo)
+    if as_json:
+        print_json({"broker": broker_id, "drained": not undo, "still_leads": remaining})
+    elif undo:
+        print(f"broker {broker_id} may lead again")
+    else:
+        print(f"drained broker {broker_id}")
+    if remaining:
+        raise CommandError(
+            f"Broker {broker_id} still leads {', '.join(remaining)}, because no other replica is in"
+            " sync and live. They move when one is. `odradek cluster status` says what they lack."
+        )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-CLOCK_DIFFERENCE_MAX_MS = 60_000
-"""A larger difference between the clocks of two machines is a finding."""
+from odradek.controller.clock_check import CLOCK_DIFFERENCE_MAX_MS, duration
+
 NONE = -1
 
 
@@ -41,7 +41,6 @@ class BrokerFacts:
         failure: Why this host cannot connect to its advertised address. None: it can.
         applied_offset: The metadata offset that the controller knows of it. None: it does not poll.
         clock_ahead_ms: By how much its clock was ahead of ZooKeeper's when it registered.
-        is_drained: Whether it was drained (`odradek cluster drain`).
     """
 
     broker_id: int
@@ -50,7 +49,6 @@ class BrokerFacts:
     failure: str | None = None
     applied_offset: int | None = None
     clock_ahead_ms: int | None = None
-    is_drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,14 +264,6 @@ def _broker(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
             "If other hosts cannot connect either, correct its `advertised.listeners`, name service"
             " or firewall.",
         )
-    if broker.is_drained:
-        yield Finding(
-            "broker",
-            name,
-            "leaderships",
-            "it was drained",
-            f"`odradek cluster drain {broker.broker_id} --undo` permits leaderships again.",
-        )
     ahead_ms = broker.clock_ahead_ms
     if ahead_ms is not None and abs(ahead_ms) > CLOCK_DIFFERENCE_MAX_MS:
         yield Finding(
@@ -393,9 +383,3 @@ def _brokers(ids: tuple[int, ...] | list[int]) -> str:
 
 def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def duration(milliseconds: int) -> str:
-    """Return a duration such as "12 min 5 s", without its sign."""
-    minutes, seconds = divmod(abs(milliseconds) // 1000, 60)
-    return f"{minutes:,} min {seconds} s" if minutes else f"{seconds} s"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +60,6 @@ from odradek.replication.offset_lookup import LATEST
 
 PROBE_S = 5.0
 """Time limit of each broker and each server of ZooKeeper."""
-SESSION_MS = 10_000
 TOPIC, BROKER = 2, 4
 """Resource types of DescribeConfigs."""
 TOOL = -2
@@ -320,19 +319,6 @@ def _log_ends(
 # --- ZooKeeper ---
 
 
-class _NoEvents:
-    """A client's events that need no reaction, because each call waits for its result."""
-
-    def completed(self, result: Any) -> None:
-        pass
-
-    def negotiated(self, session_timeout_ms: int) -> None:
-        pass
-
-    def state_changed(self, state: str) -> None:
-        pass
-
-
 def zookeeper_facts(connect: str) -> ZooKeeperFacts:
     """Return the facts of a ZooKeeper.
 
@@ -402,14 +388,9 @@ def _value(node: Any, key: str, kind: type[Any]) -> Any | None:
 
 
 @contextlib.contextmanager
-def _session(connect: str) -> Any:
-    from odradek.metadata.store.zookeeper_client import ZooKeeperAddress, create_client
+def _session(connect: str) -> Iterator[Any]:
+    from odradek.metadata.store.zookeeper_client import ZooKeeperAddress, blocking_client
 
     hosts, slash, path = connect.partition("/")
-    client = create_client(ZooKeeperAddress(hosts, slash + path), SESSION_MS, None, _NoEvents())
-    client.start(timeout=PROBE_S)
-    try:
+    with blocking_client(ZooKeeperAddress(hosts, slash + path), PROBE_S) as client:
         yield client
-    finally:
-        client.stop()
-        client.close()

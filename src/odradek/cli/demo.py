@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,12 @@ from odradek.cli.client import admin_client, readable_servers, reason
 from odradek.cli.output import CommandError
 from odradek.cli.pipeline import need_spark
 
+if TYPE_CHECKING:
+    from odradek.demo.run import DemoOptions
+
 DEFAULT_OUT = Path("demo-output")
 DEFAULT_EVENTS = 100_000
+BROKERS_MAX = 9
 
 
 def demo(
@@ -37,18 +41,24 @@ def demo(
             callback=readable_servers,
         ),
     ] = None,
+    brokers: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=BROKERS_MAX,
+            help="Start so many brokers, and kill one when half of the events are acknowledged.",
+        ),
+    ] = 1,
 ) -> None:
     """Stream usage events through a broker into a lakehouse table, and draw a picture of them."""
+    if brokers > 1 and bootstrap_server is not None:
+        raise CommandError(
+            "--brokers starts a cluster, and --bootstrap-server uses one. Leave one of them out."
+        )
     if input_ is not None and not input_.is_file():
         raise CommandError(f"--input: {input_} is not a file. Name a web access log.")
     need_spark("matplotlib")
-    from confluent_kafka import KafkaException
-    from pyspark.errors import StreamingQueryException
-    from rich.console import Console
-
-    from odradek.demo.broker_process import BrokerFailed
-    from odradek.demo.run import DemoFailed, DemoOptions, run_demo
-    from odradek.pipeline.errors import PipelineError
+    from odradek.demo.run import DemoOptions
 
     if bootstrap_server is not None:
         admin_client(bootstrap_server)  # report an unreachable broker before Spark starts
@@ -60,17 +70,36 @@ def demo(
         seed=seed,
         events_per_second=rate,
         bootstrap_servers=bootstrap_server,
+        brokers=brokers,
     )
+    if not _run(options):
+        raise CommandError("The counts differ: the table above shows which rows are wrong.")
+
+
+def _run(options: DemoOptions) -> bool:
+    """Run the demo. Return whether the counts are equal. Each failure raises CommandError."""
+    from confluent_kafka import KafkaException
+    from pyspark.errors import StreamingQueryException
+    from rich.console import Console
+
+    from odradek.demo.broker_process import BrokerFailed
+    from odradek.demo.run import DemoFailed, run_demo
+    from odradek.launcher.child import LaunchFailed
+    from odradek.launcher.programs import ZooKeeperUnavailable
+    from odradek.pipeline.errors import PipelineError
+
     try:
-        is_right = run_demo(options, Console())
+        return run_demo(options, Console())
     except KafkaException as error:
-        server = bootstrap_server or "the demo's broker"
+        server = options.bootstrap_servers or "the demo's broker"
         raise CommandError(
             f"A request to {server} failed: {reason(error)}. Run the demo again."
         ) from None
     except StreamingQueryException as error:
-        raise CommandError(f"The ingest into {out} failed: {error}. Run the demo again.") from error
-    except (BrokerFailed, DemoFailed, PipelineError) as error:
+        raise CommandError(
+            f"The ingest into {options.out} failed: {error}. Run the demo again."
+        ) from error
+    except LaunchFailed as error:
+        raise CommandError(f"The cluster did not start: {error}. Run the demo again.") from None
+    except (BrokerFailed, DemoFailed, PipelineError, ZooKeeperUnavailable) as error:
         raise CommandError(str(error)) from None
-    if not is_right:
-        raise CommandError("The counts differ: the table above shows which rows are wrong.")

@@ -74,7 +74,7 @@ def planning_broker_changes(
         before = image.brokers.get(broker)
         if after is not None:
             if after != before:
-                records.append(_broker_record(before, after))
+                records.append(broker_record(before, after))
         elif before is not None:
             records.append(UnregisterBrokerRecord(broker, before.epoch))
     return records
@@ -290,7 +290,8 @@ def one_epoch_later(before: PartitionImage, after: PartitionImage) -> PartitionI
     )
 
 
-def _broker_record(before: BrokerRegistration | None, after: BrokerRegistration) -> MetadataRecord:
+def broker_record(before: BrokerRegistration | None, after: BrokerRegistration) -> MetadataRecord:
+    """Return the record of a registration, or of its change."""
     if before is None or before.epoch != after.epoch or before.boot_id != after.boot_id:
         return registration_record(after)  # a change record has no boot id
     return BrokerRegistrationChangeRecord(
@@ -298,6 +299,7 @@ def _broker_record(before: BrokerRegistration | None, after: BrokerRegistration)
         after.epoch,
         fenced=_change(before.fenced, after.fenced),
         in_controlled_shutdown=_change(before.in_controlled_shutdown, after.in_controlled_shutdown),
+        drained=_change(before.drained, after.drained),
         log_dirs=[] if after.directories == before.directories else list(after.directories),
     )
 

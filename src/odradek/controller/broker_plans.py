@@ -17,9 +17,16 @@ from odradek.controller.broker_changes import (
     ELECTION_COST,
     Policies,
     acceptable_leader,
+    broker_record,
     with_directories,
 )
-from odradek.controller.election import Election, elect_preferred, elect_unclean
+from odradek.controller.election import (
+    Election,
+    ElectionPolicy,
+    changed_partition,
+    elect_preferred,
+    elect_unclean,
+)
 from odradek.controller.plan import Plan, Planning
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
@@ -27,6 +34,7 @@ from odradek.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
     MetadataImage,
+    PartitionImage,
     TopicDeletion,
     TopicImage,
     deletion_of,
@@ -190,7 +198,11 @@ def planning_balance(
     image: MetadataImage, policies: Policies, imbalance_percentage: int
 ) -> Generator[None, None, list[MetadataRecord]]:
     """Plan that first replicas lead again, where a broker leads too few of its partitions."""
-    found = yield from imbalanced_partitions(image, image.is_eligible, imbalance_percentage)
+    found = yield from imbalanced_partitions(
+        image,
+        lambda broker: image.is_eligible(broker) and not image.brokers[broker].drained,
+        imbalance_percentage,
+    )
     records: list[MetadataRecord] = []
     for count, (topic_id, number) in enumerate(found, 1):
         if not count % _ELECTIONS_PER_SLICE:
@@ -204,6 +216,66 @@ def planning_balance(
             continue
         _append(records, partition_change(topic_id, partition, after))
     return records
+
+
+def planning_drain(
+    image: MetadataImage, broker: BrokerId, drained: bool, policies: Policies
+) -> Planning[list[tuple[TopicName, int]]]:
+    """Plan that a broker is drained, or no longer.
+
+    Other in-sync replicas get the leaderships of a drained broker, which stays in the ISRs. It gets
+    them back, where it is the first replica, when it is no longer drained.
+
+    Returns:
+        The partitions that a drained broker still leads, because no other replica can.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED.
+    """
+    before = image.brokers.get(broker)
+    if before is None:
+        text = f"Broker ID {broker} is not currently registered"
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+    plan: Plan[list[tuple[TopicName, int]]] = Plan([])
+    avoided = {each for each, found in image.brokers.items() if found.drained} - {broker}
+    avoided |= {broker} if drained else set()
+    left = ELEMENTS_PER_SLICE
+    for topic in image.topics_by_id.values():
+        policy: ElectionPolicy | None = None
+        for partition in topic.partitions:
+            left -= 1
+            if left <= 0:
+                left = ELEMENTS_PER_SLICE
+                yield
+            if (broker == partition.leader) != drained or broker not in partition.replicas:
+                continue
+            left -= ELECTION_COST
+            policy = policy or replace(policies(topic.name), avoided=frozenset(avoided))
+            after = _drained_or_returned(image, partition, drained, broker, policy)
+            _append(plan.records, partition_change(topic.topic_id, partition, after or partition))
+            if drained and (after is None or after.leader == broker):
+                plan.result.append((topic.name, partition.partition))
+    if before.drained != drained:
+        plan.records.append(broker_record(before, replace(before, drained=drained)))
+    return plan
+
+
+def _drained_or_returned(
+    image: MetadataImage,
+    partition: PartitionImage,
+    drained: bool,
+    broker: BrokerId,
+    policy: ElectionPolicy,
+) -> PartitionImage | None:
+    acceptable = acceptable_leader(image.brokers, partition)
+    if drained:
+        return changed_partition(partition, acceptable, policy, election=Election.ONLINE)
+    if partition.replicas[0] != broker:
+        return None
+    try:
+        return elect_preferred(partition, acceptable, policy)
+    except KafkaError:
+        return None  # it is not in sync
 
 
 def _append(records: list[MetadataRecord], record: MetadataRecord | None) -> None:
@@ -254,7 +326,8 @@ def with_live_leaders(
     for count, record in enumerate(records, 1):
         if isinstance(record, PartitionRecord) and not _exists(image, record):
             live = [each for each in record.replicas if _is_eligible(brokers, each)]
-            record.leader = live[0] if live else NO_LEADER
+            first = sorted(live, key=lambda each: brokers[BrokerId(each)].drained)
+            record.leader = first[0] if first else NO_LEADER
             record.isr = live or record.replicas[:1]
         if not count % ELEMENTS_PER_SLICE:
             yield

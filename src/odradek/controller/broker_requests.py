@@ -20,6 +20,8 @@ from odradek.protocol.messages.assign_replicas_to_dirs_response import (
 )
 from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from odradek.protocol.messages.drain_broker_request import DrainBrokerRequest
+from odradek.protocol.messages.drain_broker_response import DrainBrokerResponse, RemainingTopic
 from odradek.protocol.messages.finish_deletions_request import FinishDeletionsRequest
 from odradek.protocol.messages.finish_deletions_response import FinishDeletionsResponse
 from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
@@ -61,6 +63,22 @@ class BrokerRequests:
     def finish_deletions(self, request: FinishDeletionsRequest) -> Result[FinishDeletionsResponse]:
         """Take the report that a broker has removed its logs of deleted topics."""
         return run(self._finish_deletions(request))
+
+    def drain_broker(self, request: DrainBrokerRequest) -> Result[DrainBrokerResponse]:
+        """Move the leaderships of a broker away, or permit them again."""
+        return run(self._drain_broker(request))
+
+    async def _drain_broker(self, request: DrainBrokerRequest) -> Result[DrainBrokerResponse]:
+        try:
+            remaining = await self._controller.drain_broker(
+                BrokerId(request.broker_id), request.drained
+            )
+        except KafkaError as error:
+            return Result(DrainBrokerResponse(error.code, error.message))
+        topics: dict[str, RemainingTopic] = {}
+        for name, number in remaining:
+            topics.setdefault(name, RemainingTopic(name)).partitions.append(number)
+        return Result(DrainBrokerResponse(remaining=list(topics.values())))
 
     async def _finish_deletions(
         self, request: FinishDeletionsRequest

@@ -35,6 +35,7 @@ from odradek.controller.broker_changes import (
     planning_elections,
 )
 from odradek.controller.broker_registry import BrokerRegistry
+from odradek.controller.clock_check import clock_lines
 from odradek.controller.controller_term import Committed, ControllerTerm, Deposed
 from odradek.controller.election import Election, may_shut_down
 from odradek.controller.election_policies import (
@@ -522,6 +523,8 @@ class ClusterController:
         new = {
             broker: node for broker, node in nodes.items() if known.get(broker) != node.stat.czxid
         }
+        for line in clock_lines(new, self._clock.time_ms(), self._node_id):
+            logger.warning("%s", line)
         changes, valid = registered_brokers(term.image, new)
         for broker, registration in valid.items():
             changes.after[broker] = replace(registration, fenced=True)
@@ -706,6 +709,14 @@ class ClusterController:
         return await self._planned(
             lambda term: broker_plans.planning_requested_elections(
                 term.image, election, partitions, self._policies.of(term.image)
+            )
+        )
+
+    async def drain_broker(self, broker: BrokerId, drained: bool) -> list[Partition]:
+        """Serve DrainBroker. Return the partitions that a drained broker still leads."""
+        return await self._planned(
+            lambda term: broker_plans.planning_drain(
+                term.image, broker, drained, self._policies.of(term.image)
             )
         )
 

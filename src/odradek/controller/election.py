@@ -56,11 +56,13 @@ class ElectionPolicy:
         unclean: The topic's config unclean.leader.election.enable.
         last_known_leader: Whether a leader that restarted uncleanly is elected again when the ISR
             and the ELR are empty, as in Kafka.
+        avoided: Drained brokers. One of them leads only if no other electable replica may.
     """
 
     min_insync_replicas: int = 1
     unclean: bool = False
     last_known_leader: bool = True
+    avoided: frozenset[BrokerId] = frozenset()
 
 
 def changed_partition(
@@ -156,7 +158,10 @@ def _elect(
     first: Iterable[BrokerId] = (partition.leader,)
     if election is Election.PREFERRED:
         first = (preferred, partition.leader)
-    for replica in (*first, *partition.replicas):
+    candidates: Iterable[BrokerId] = (*first, *partition.replicas)
+    if policy.avoided:
+        candidates = sorted(candidates, key=policy.avoided.__contains__)
+    for replica in candidates:
         if replica in electable and acceptable(replica):
             return replica, False
     if policy.last_known_leader and not isr and not elr and len(partition.last_known_elr) == 1:

@@ -24,7 +24,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.controller.broker_changes import ELECTION_COST, Policies, acceptable_leader
 from odradek.controller.election import ElectionPolicy, min_isr_changed
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicName
+from odradek.ids import BrokerId, TopicName
 from odradek.metadata.config_changes import ConfigChange
 from odradek.metadata.delta import MetadataDelta, MetadataProvenance
 from odradek.metadata.image import MetadataImage, Overrides, TopicImage
@@ -60,7 +60,8 @@ class ElectionPolicies:
         It parses each combination of values once.
         """
         config = self._config_of(image)
-        default = _policy(config, _NO_OVERRIDES)
+        avoided = frozenset(broker for broker, each in image.brokers.items() if each.drained)
+        default = _policy(config, _NO_OVERRIDES, avoided)
         topic_configs = image.topic_configs
         parsed: dict[tuple[str | None, str | None], ElectionPolicy] = {(None, None): default}
 
@@ -71,7 +72,7 @@ class ElectionPolicies:
             decisive = overrides.get(MIN_ISR), overrides.get(UNCLEAN)
             found = parsed.get(decisive)
             if found is None:
-                found = parsed[decisive] = _policy(config, overrides)
+                found = parsed[decisive] = _policy(config, overrides, avoided)
             return found
 
         return policy
@@ -98,9 +99,13 @@ class ElectionPolicies:
         return records
 
 
-def _policy(config: BrokerConfig, overrides: Overrides) -> ElectionPolicy:
+def _policy(
+    config: BrokerConfig, overrides: Overrides, avoided: frozenset[BrokerId]
+) -> ElectionPolicy:
     log_config = config.log_config(overrides)
-    return ElectionPolicy(log_config.min_insync_replicas, log_config.unclean_leader_election_enable)
+    return ElectionPolicy(
+        log_config.min_insync_replicas, log_config.unclean_leader_election_enable, avoided=avoided
+    )
 
 
 def check_min_isr(change: ConfigChange, before: Overrides, after: Overrides) -> None:

@@ -50,6 +50,8 @@ def registered_brokers(
                 and not set(previous.directories) <= set(found.directories)
             ):
                 changes.lost.add(broker)
+        if previous is not None:
+            found = replace(found, drained=previous.drained)  # an operator ends it, not a restart
         valid[broker] = changes.after[broker] = found
     return changes, valid
 

@@ -13,6 +13,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from odradek.launcher.plan import HOST
+from odradek.launcher.ports import ReservedPorts
+
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 10
 
@@ -24,8 +27,8 @@ class BrokerFailed(Exception):
 @contextlib.contextmanager
 def running_broker(data_dir: Path, log_file: Path) -> Iterator[str]:
     """Run a broker on a free port of the loopback interface. Yield its address when it responds."""
-    with _reserved_port() as port:
-        yield from _run(f"127.0.0.1:{port}", data_dir, log_file)
+    with ReservedPorts(1) as reserved:
+        yield from _run(f"{HOST}:{reserved.ports[0]}", data_dir, log_file)
 
 
 def _run(address: str, data_dir: Path, log_file: Path) -> Iterator[str]:
@@ -44,21 +47,6 @@ def _run(address: str, data_dir: Path, log_file: Path) -> Iterator[str]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-@contextlib.contextmanager
-def _reserved_port() -> Iterator[int]:
-    """Reserve a free port of the loopback interface until the broker listens on it.
-
-    The bound socket keeps the system from assigning the port to another program. On Linux another
-    socket with SO_REUSEADDR, such as the broker's, can still listen on it.
-    """
-    with socket.socket() as reserved:
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
-        assert isinstance(port, int)
-        yield port
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:

@@ -31,10 +31,10 @@ _EARLIEST: OffsetSpec = OffsetSpec.earliest()
 _LATEST: OffsetSpec = OffsetSpec.latest()
 
 
-def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
+def create_topic(bootstrap_servers: str, topic: str, partitions: int, replicas: int = 1) -> None:
     """Create a topic. Raise KafkaException on failure, also if the topic exists."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET})
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
+    new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas)
     admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[topic].result()
 
 
@@ -117,7 +117,11 @@ class Streamer:
 
 
 class LiveCounter:
-    """A consumer that counts records in a separate thread and group, until it is closed."""
+    """A consumer that counts records in a separate thread and group, until it is closed.
+
+    Each offset counts once. After the failure of its coordinator a group may read the records after
+    its last commit again.
+    """
 
     def __init__(self, bootstrap_servers: str, topic: str, group: str) -> None:
         self._consumer = Consumer(
@@ -131,6 +135,8 @@ class LiveCounter:
         self._consumer.subscribe([topic])
         self._stop = threading.Event()
         self._failure: KafkaException | None = None
+        self._next: dict[int, int] = {}
+        """The next offset of each partition that counts."""
         self.count = 0
         self._thread = threading.Thread(target=self._run, name="live-counter", daemon=True)
         self._thread.start()
@@ -148,7 +154,11 @@ class LiveCounter:
     def _take(self, message: Message) -> None:
         error = message.error()
         if error is None:
-            self.count += 1
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None and offset is not None, "it is a record"
+            if offset >= self._next.get(partition, 0):
+                self._next[partition] = offset + 1
+                self.count += 1
         elif error.fatal():
             raise KafkaException(error)
 

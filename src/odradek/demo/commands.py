@@ -8,6 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
+CLUSTER = "cluster"
+"""Directory of the demo's cluster, below its output."""
 QUERY = "SELECT partition, count(*) AS records FROM t GROUP BY partition"
 
 
@@ -44,7 +46,12 @@ def _runnable(path: Path) -> str:
 
 
 def commands(
-    topic: str, out: Path, parser: str, record: str, bootstrap_servers: str | None
+    topic: str,
+    out: Path,
+    parser: str,
+    record: str,
+    bootstrap_servers: str | None,
+    brokers: int = 1,
 ) -> list[tuple[str, str]]:
     """Return pairs of a description and a command.
 
@@ -57,6 +64,7 @@ def commands(
         record: A value that the parser accepts.
         bootstrap_servers: The broker that the demo used. With None the data of the demo's own
             broker are in `out`, and the first command starts it.
+        brokers: The number of the demo's own brokers.
     """
     odradek = program()
     lake = shlex.quote(shown(out / "lake"))
@@ -69,7 +77,11 @@ def commands(
         ("", f"{ingest}{at}"),
         ("query the tables", f'{odradek} pipeline sql --table-dir {lake} "{QUERY}"'),
     ]
-    if bootstrap_servers is None:
+    if bootstrap_servers is None and brokers > 1:
+        data = shlex.quote(shown(out / CLUSTER))
+        up = f"{odradek} cluster up --brokers {brokers} --data {data} &"
+        lines.insert(0, ("start the cluster again, with its topic", up))
+    elif bootstrap_servers is None:
         broker = shlex.quote(shown(out / "broker"))
         serve = f"{odradek} serve --data {broker} &"
         lines.insert(0, ("start the broker again, with its topic", serve))

@@ -17,7 +17,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from odradek.demo import events, report
 from odradek.demo.broker_process import running_broker
 from odradek.demo.clients import LiveCounter, Streamer, count_records, create_topic
-from odradek.demo.commands import commands, shown
+from odradek.demo.commands import CLUSTER, commands, shown
+from odradek.launcher.plan import REPLICAS_MAX
 from odradek.pipeline.jobs.ingest import IngestJob, IngestSummary
 from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.session import SHORT_LIFE, SessionOptions, find_java, open_session
@@ -26,6 +27,8 @@ from odradek.pipeline.tables import TableDir, TableFormat
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from odradek.demo.cluster_processes import DemoCluster
 
 PARTITIONS = 4
 GROUP = "demo-live-counter"
@@ -46,7 +49,8 @@ class DemoOptions:
     """The events of the demo, their rate, and the output directory.
 
     `input_file` is an access log to stream in place of generated events. With `bootstrap_servers`
-    the demo uses that broker and does not start one.
+    the demo uses that broker and does not start one. With several `brokers` the demo starts a
+    cluster, and kills one of its brokers when half of the events are acknowledged.
     """
 
     out: Path
@@ -55,6 +59,7 @@ class DemoOptions:
     seed: int = 2026
     events_per_second: int = 20_000
     bootstrap_servers: str | None = None
+    brokers: int = 1
 
     @property
     def topic(self) -> str:
@@ -105,13 +110,18 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
     """
     find_java()
     _make_out_dir(options.out)
-    with _broker(options, console) as bootstrap_servers:
-        create_topic(bootstrap_servers, options.topic, PARTITIONS)
-        console.print(f"[bold]2[/] Topic [cyan]{options.topic}[/], {PARTITIONS} partitions.")
+    with _broker(options, console) as (bootstrap_servers, cluster):
+        replicas = min(REPLICAS_MAX, options.brokers)
+        create_topic(bootstrap_servers, options.topic, PARTITIONS, replicas)
+        copies = f", {replicas} replicas each" if replicas > 1 else ""
+        console.print(
+            f"[bold]2[/] Topic [cyan]{options.topic}[/], {PARTITIONS} partitions{copies}."
+        )
         with console.status("Starting Spark (the first start downloads its packages) ..."):
             spark = _open_spark(options)
         try:
-            sent, counted = _stream(options, bootstrap_servers, spark, console)
+            kill = None if cluster is None else _HalfwayKill(options, cluster, console)
+            sent, counted = _stream(options, bootstrap_servers, spark, console, kill)
         finally:
             spark.stop()
         console.print("[bold]5[/] Counting again, with a fresh client and a fresh Spark session.")
@@ -120,7 +130,9 @@ def run_demo(options: DemoOptions, console: Console) -> bool:
     report.show(outcome, console)
     parser = _parser_arguments(options)
     record = events.ONE_MORE if options.input_file is None else ACCESS_LOG_LINE
-    lines = commands(options.topic, options.out, parser, record, options.bootstrap_servers)
+    lines = commands(
+        options.topic, options.out, parser, record, options.bootstrap_servers, options.brokers
+    )
     report.show_next_commands(lines, console)
     return outcome.is_right
 
@@ -156,16 +168,49 @@ def _parser_arguments(options: DemoOptions) -> str:
 
 
 @contextlib.contextmanager
-def _broker(options: DemoOptions, console: Console) -> Iterator[str]:
+def _broker(options: DemoOptions, console: Console) -> Iterator[tuple[str, DemoCluster | None]]:
+    """Yield the addresses of the broker or the brokers, and the demo's own cluster."""
     if options.bootstrap_servers is not None:
         console.print(f"[bold]1[/] Using the broker at [cyan]{options.bootstrap_servers}[/].")
-        yield options.bootstrap_servers
+        yield options.bootstrap_servers, None
         return
     began = time.monotonic()
+    if options.brokers > 1:
+        from odradek.demo.cluster_processes import running_cluster
+
+        with running_cluster(options.out / CLUSTER, options.brokers) as cluster:
+            took_s, servers = time.monotonic() - began, cluster.bootstrap_servers
+            console.print(
+                f"[bold]1[/] ZooKeeper and {options.brokers} brokers run at [cyan]{servers}[/]"
+                f" after {took_s:.1f} s."
+            )
+            yield servers, cluster
+        return
     with running_broker(options.out / "broker", options.out / "broker.log") as address:
         took_ms = (time.monotonic() - began) * 1000
         console.print(f"[bold]1[/] A broker runs at [cyan]{address}[/] after {took_ms:.0f} ms.")
-        yield address
+        yield address, None
+
+
+class _HalfwayKill:
+    """The kill of a broker when half of the events are acknowledged."""
+
+    def __init__(self, options: DemoOptions, cluster: DemoCluster, console: Console) -> None:
+        self._topic = options.topic
+        self._half = options.record_count() // 2
+        self._cluster = cluster
+        self._console = console
+        self._is_done = False
+
+    def tick(self, acknowledged: int) -> None:
+        if self._is_done or acknowledged < self._half:
+            return
+        self._is_done = True
+        broker_id, pid = self._cluster.kill_leader(self._topic)
+        self._console.print(
+            f"  [bold red]Broker {broker_id} (pid {pid}) was killed[/] with SIGKILL after"
+            f" {acknowledged:,} acknowledged events."
+        )
 
 
 def _open_spark(options: DemoOptions) -> SparkSession:
@@ -174,7 +219,11 @@ def _open_spark(options: DemoOptions) -> SparkSession:
 
 
 def _stream(
-    options: DemoOptions, bootstrap_servers: str, spark: SparkSession, console: Console
+    options: DemoOptions,
+    bootstrap_servers: str,
+    spark: SparkSession,
+    console: Console,
+    kill: _HalfwayKill | None,
 ) -> tuple[int, int]:
     """Stream, count and ingest at the same time. Return the records sent, and counted live."""
     summary = IngestSummary()
@@ -186,9 +235,13 @@ def _stream(
     console.print(f"[bold]4[/] Streaming, while group [cyan]{GROUP}[/] counts the records:")
     try:
         with _Bars(console, options, streamer, counter, summary) as bars:
-            sent = streamer.send_all(
-                options.records(), options.events_per_second, lambda: bars.tick(job, query)
-            )
+
+            def sending() -> None:
+                bars.tick(job, query)
+                if kill is not None:
+                    kill.tick(streamer.acknowledged)
+
+            sent = streamer.send_all(options.records(), options.events_per_second, sending)
             counter.wait_for(sent, CATCH_UP_TIMEOUT_S, lambda: bars.tick(job, query))
             _wait_for_table(job, query, sent, bars)
     finally:

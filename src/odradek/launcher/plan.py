@@ -174,31 +174,37 @@ def plan_cluster(
     zookeeper: str | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> ClusterPlan:
-    """Return the processes of a cluster.
+    """Return the processes of a cluster on ports that follow each other.
 
     Args:
         directory: The directory of the cluster, absolute.
         brokers: The number of brokers, at least 1.
-        base_port: The port of the first broker.
+        base_port: The port of the first broker. ZooKeeper has the port after the last broker.
         zookeeper: ``HOST:PORT[/PATH]`` of a ZooKeeper that runs. None: the cluster has its own.
         configs: Broker configs, which replace those of `replication_configs`.
     """
+    ports = range(base_port, base_port + brokers)
+    return place_cluster(directory, ports, base_port + brokers, zookeeper, configs)
+
+
+def place_cluster(
+    directory: Path,
+    ports: Sequence[int],
+    zookeeper_port: int,
+    zookeeper: str | None = None,
+    configs: Mapping[str, str] | None = None,
+) -> ClusterPlan:
+    """Return the processes of a cluster, with a broker on each of the ports."""
     own = None
     if zookeeper is None:
-        own = ZooKeeperPlan(base_port + brokers, directory / "zookeeper")
+        own = ZooKeeperPlan(zookeeper_port, directory / "zookeeper")
         zookeeper = own.address
-    merged = {**replication_configs(brokers), **(configs or {})}
+    merged = {**replication_configs(len(ports)), **(configs or {})}
     return ClusterPlan(
         directory,
         tuple(
-            BrokerPlan(
-                number,
-                base_port + number - 1,
-                directory / f"broker-{number}",
-                zookeeper,
-                merged,
-            )
-            for number in range(1, brokers + 1)
+            BrokerPlan(number, port, directory / f"broker-{number}", zookeeper, merged)
+            for number, port in enumerate(ports, 1)
         ),
         own,
     )

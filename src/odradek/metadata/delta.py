@@ -442,6 +442,7 @@ def _register_broker(delta: MetadataDelta, record: RegisterBrokerRecord) -> None
         },
         directories=tuple(record.log_dirs),
         boot_id=record.boot_id,
+        drained=record.drained,
     )
     delta.register(broker)
 
@@ -474,6 +475,7 @@ def _broker_registration_change(
                 record.in_controlled_shutdown, before.in_controlled_shutdown
             ),
             directories=tuple(record.log_dirs) or before.directories,
+            drained=_FENCING.get(record.drained, before.drained),
         ),
     )
 

@@ -51,6 +51,8 @@ class BrokerRegistration:
             (`PageCacheMark`; the boot id of the machine for a single broker). With the same one and
             directories, the page cache has survived the end of the previous process. Empty if it is
             unknown, or all log directories have failed.
+        drained: An administrator has moved the leaderships of the broker away. It leads a partition
+            only if no other in-sync replica can, and it stays in the ISRs.
     """
 
     id: BrokerId
@@ -65,6 +67,7 @@ class BrokerRegistration:
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     directories: tuple[Uuid, ...] = ()
     boot_id: str = ""
+    drained: bool = False
 
 
 class LeaderRecoveryState(IntEnum):

@@ -251,6 +251,7 @@ def registration_record(broker: BrokerRegistration) -> record_classes.RegisterBr
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.directories),
         boot_id=broker.boot_id,
+        drained=broker.drained,
     )
 
 

@@ -432,6 +432,8 @@ def encode_registration(broker: BrokerRegistration) -> bytes:
     value["epoch"] = broker.epoch
     value["fenced"] = broker.fenced
     value["in_controlled_shutdown"] = broker.in_controlled_shutdown
+    if broker.drained:
+        value["drained"] = True
     return encode(value)
 
 
@@ -441,6 +443,7 @@ def decode_registration(broker: BrokerId, data: bytes) -> BrokerRegistration:
         decode_broker(broker, data, value["epoch"]),
         fenced=value["fenced"],
         in_controlled_shutdown=value["in_controlled_shutdown"],
+        drained=value.get("drained", False),
     )
 
 

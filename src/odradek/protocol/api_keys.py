@@ -102,6 +102,7 @@ class ApiKey(IntEnum):
     METADATA_FEED = 20000
     METADATA_IMAGE = 20001
     FINISH_DELETIONS = 20002
+    DRAIN_BROKER = 20003
 
 
 # Of Kafka 4.1: lowest version, highest stable version, first flexible version. APIs that
@@ -201,6 +202,7 @@ OWN_API_RANGES: dict[ApiKey, tuple[int, int, int]] = {
     ApiKey.METADATA_FEED: (0, 0, 0),
     ApiKey.METADATA_IMAGE: (0, 0, 0),
     ApiKey.FINISH_DELETIONS: (0, 0, 0),
+    ApiKey.DRAIN_BROKER: (0, 0, 0),
 }
 
 # First version whose header has a tag section, for every API that was not removed.
@@ -297,4 +299,5 @@ FLEXIBLE_FROM: dict[int, int] = {
     20000: 0,
     20001: 0,
     20002: 0,
+    20003: 0,
 }

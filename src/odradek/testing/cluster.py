@@ -6,6 +6,8 @@ After `close` nothing is left.
 
 Topics, internal ones included, have min(3, brokers) replicas. One in-sync replica less must remain
 (at least 1).
+``Cluster(3, processes=True)`` runs the brokers as processes, with the same methods
+(`odradek.testing.process_cluster`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode, KafkaError
@@ -30,18 +32,20 @@ from odradek.metadata.store.interface import SessionLostError
 from odradek.testing.barriers import LOOK_AGAIN_S, WaitTimeoutError
 from odradek.testing.broker import STOP_LIMITS
 from odradek.testing.broker_thread import BrokerThread, text_of
+from odradek.testing.cluster_methods import (
+    SESSION_MS,
+    WAIT_S,
+    ClusterMethods,
+    cluster_configs,
+    unknown_broker,
+)
+from odradek.testing.process_cluster import ProcessMethods
 from odradek.testing.process_end import EndableFiles, EndableNetwork, Links
 from odradek.testing.store_thread import StoreThread, ThreadedStore
 
 if TYPE_CHECKING:
     from odradek.broker.broker import BrokerServer
     from odradek.metadata.image import MetadataImage
-
-REPLICAS = 3
-SESSION_MS = 2_000
-"""Time after which a broker that was killed, paused or cut off from the store is replaced."""
-REPLICA_LAG_MS = 3_000
-WAIT_S = 30.0
 
 
 class ClusterBroker(BrokerThread):
@@ -218,7 +222,7 @@ class ClusterBroker(BrokerThread):
         )
 
 
-class Cluster:
+class Cluster(ClusterMethods):
     """A cluster of brokers for tests: ``with Cluster(3) as cluster:``.
 
     Broker ids begin at 1. Methods may be called from each thread except the brokers' own.
@@ -226,13 +230,33 @@ class Cluster:
     Args:
         brokers: The number of brokers.
         config: Kafka's broker configs for all brokers.
+        processes: Whether the brokers are processes on a real ZooKeeper, which needs Java. Faults
+            and barriers inside of brokers (`broker`) do not exist then.
+        zookeeper: With processes, ``HOST:PORT`` of a ZooKeeper that runs. None: start one.
     """
 
-    def __init__(self, brokers: int = 3, config: Mapping[str, object] | None = None) -> None:
-        if brokers < 1:
-            raise ValueError(f"a cluster has at least one broker: Cluster({brokers})")
-        self._count = brokers
-        self._config = {**_defaults(brokers), **(config or {})}
+    def __new__(
+        cls,
+        brokers: int = 3,
+        config: Mapping[str, object] | None = None,
+        *,
+        processes: bool = False,
+        zookeeper: str | None = None,
+    ) -> Self:
+        if processes and cls is Cluster:
+            return cast("Self", super().__new__(ProcessCluster))
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        config: Mapping[str, object] | None = None,
+        *,
+        processes: bool = False,
+        zookeeper: str | None = None,
+    ) -> None:
+        super().__init__(brokers, config, processes=processes, zookeeper=zookeeper)
+        self._config: Mapping[str, object] = {**cluster_configs(brokers), **self._given}
         self._directory: Path | None = None
         self._store: StoreThread | None = None
         self._links = Links()
@@ -284,12 +308,6 @@ class Cluster:
             self._store = None
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # --- the cluster ---
 
     @property
@@ -307,8 +325,19 @@ class Cluster:
         try:
             return self._brokers[broker_id]
         except KeyError:
-            known = ", ".join(map(str, self._brokers))
-            raise ValueError(f"the cluster has no broker {broker_id}, but {known}") from None
+            raise unknown_broker(broker_id, self._brokers) from None
+
+    def address_of(self, broker_id: int) -> str:
+        """Return ``127.0.0.1:PORT`` of a broker. It keeps its address when it is killed."""
+        return self.broker(broker_id).bootstrap_servers
+
+    def is_running(self, broker_id: int) -> bool:
+        """Return whether a broker runs. It may be paused."""
+        return self.broker(broker_id).is_running
+
+    def is_paused(self, broker_id: int) -> bool:
+        """Return whether a broker is paused."""
+        return self.broker(broker_id).is_paused
 
     def create_topic(
         self,
@@ -366,24 +395,6 @@ class Cluster:
         """Return the id of the broker that is the controller. None: there is none at the moment."""
         found = self._controller()
         return None if found is None else found.broker_id
-
-    def wait_until_in_sync(self, topic: str | None = None, *, timeout_s: float = WAIT_S) -> None:
-        """Wait until each partition has a leader, and its replicas on running brokers are in sync.
-
-        A paused broker counts as running. All running brokers must know it.
-
-        Args:
-            topic: A topic. None: all topics.
-            timeout_s: Time limit in seconds.
-
-        Raises:
-            WaitTimeoutError: A replica is still not in sync. The message names it.
-        """
-        deadline = time.monotonic() + timeout_s
-        while missing := self._not_in_sync(topic):
-            if time.monotonic() >= deadline:
-                raise WaitTimeoutError(f"waited {timeout_s:g} s for replicas in sync: {missing}")
-            time.sleep(LOOK_AGAIN_S)
 
     # --- failures ---
 
@@ -525,15 +536,5 @@ def _may_all_lead(image: MetadataImage, brokers: int) -> bool:
     return sum(not each.fenced for each in image.brokers.values()) == brokers
 
 
-def _defaults(brokers: int) -> dict[str, object]:
-    replicas = min(REPLICAS, brokers)
-    in_sync = max(1, replicas - 1)
-    return {
-        "default.replication.factor": replicas,
-        "min.insync.replicas": in_sync,
-        "offsets.topic.replication.factor": replicas,
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": in_sync,
-        "broker.session.timeout.ms": SESSION_MS,
-        "replica.lag.time.max.ms": REPLICA_LAG_MS,
-    }
+class ProcessCluster(ProcessMethods, Cluster):
+    """A cluster of processes: ``Cluster(N, processes=True)``."""

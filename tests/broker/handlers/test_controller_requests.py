@@ -15,6 +15,8 @@ from odradek.protocol.messages.assign_replicas_to_dirs_request import AssignRepl
 from odradek.protocol.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from odradek.protocol.messages.drain_broker_request import DrainBrokerRequest
+from odradek.protocol.messages.drain_broker_response import DrainBrokerResponse
 from odradek.protocol.messages.finish_deletions_request import FinishDeletionsRequest
 from odradek.protocol.messages.finish_deletions_response import FinishDeletionsResponse
 from odradek.protocol.messages.metadata_image_request import MetadataImageRequest
@@ -30,6 +32,7 @@ CASES: dict[str, tuple[Message, Any]] = {
         BrokerHeartbeatRequest(broker_id=OTHER_ID, broker_epoch=77),
         BrokerHeartbeatResponse,
     ),
+    "drain_broker": (DrainBrokerRequest(OTHER_ID, drained=True), DrainBrokerResponse),
     "finish_deletions": (
         FinishDeletionsRequest(OTHER_ID, 77, [Uuid(bytes(range(16)))]),
         FinishDeletionsResponse,

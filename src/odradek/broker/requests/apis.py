@@ -143,6 +143,7 @@ INTER_BROKER_APIS: tuple[Api, ...] = (
     Api(ApiKey.METADATA_FEED, 0, 0, "metadata_feed"),
     Api(ApiKey.METADATA_IMAGE, 0, 0, "metadata_image"),
     Api(ApiKey.FINISH_DELETIONS, 0, 0, "finish_deletions"),
+    Api(ApiKey.DRAIN_BROKER, 0, 0, "drain_broker"),
 )
 
 API_BY_KEY: dict[int, Api] = {int(api.key): api for api in APIS}

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     )
     from odradek.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
     from odradek.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+    from odradek.protocol.messages.drain_broker_request import DrainBrokerRequest
+    from odradek.protocol.messages.drain_broker_response import DrainBrokerResponse
     from odradek.protocol.messages.finish_deletions_request import FinishDeletionsRequest
     from odradek.protocol.messages.finish_deletions_response import FinishDeletionsResponse
     from odradek.protocol.messages.metadata_feed_request import MetadataFeedRequest
@@ -63,6 +65,9 @@ class ControllerRequests(Protocol):
         self, request: FinishDeletionsRequest, /
     ) -> Result[FinishDeletionsResponse]:
         """Take the report that a broker has removed its logs of deleted topics."""
+
+    def drain_broker(self, request: DrainBrokerRequest, /) -> Result[DrainBrokerResponse]:
+        """Move the leaderships of a broker away, or permit them again."""
 
     def poll(self, request: MetadataFeedRequest, /) -> Result[MetadataFeedResponse]:
         """Return the changes of the metadata after a position, or wait for the next one."""

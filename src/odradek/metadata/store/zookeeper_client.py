@@ -10,8 +10,9 @@ Importing this module imports kazoo. Only a broker that uses ZooKeeper does so.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -108,6 +109,39 @@ def create_client(
     client.add_listener(state_changed)
     _report_negotiated_timeouts(client, events)
     return client
+
+
+@contextlib.contextmanager
+def blocking_client(address: ZooKeeperAddress, timeout_s: float) -> Iterator[KazooClient]:
+    """Yield a client whose calls wait for their results, for tools and tests.
+
+    Args:
+        address: The ensemble.
+        timeout_s: Time limit of the first connection, and the session timeout.
+
+    Raises:
+        Exception: No server accepts the session in time. kazoo's errors have no common base.
+    """
+    client = create_client(address, int(timeout_s * 1000), None, _NoEvents())
+    try:
+        client.start(timeout=timeout_s)
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+class _NoEvents:
+    """Events of a client without a reaction, because each call waits for its result."""
+
+    def completed(self, result: Any) -> None:
+        pass
+
+    def negotiated(self, session_timeout_ms: int) -> None:
+        pass
+
+    def state_changed(self, state: str) -> None:
+        pass
 
 
 def _report_negotiated_timeouts(client: KazooClient, events: ClientEvents) -> None:

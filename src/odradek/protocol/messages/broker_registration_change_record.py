@@ -21,3 +21,4 @@ class BrokerRegistrationChangeRecord:
     fenced: int = 0  # versions 0+, tag 0
     in_controlled_shutdown: int = 0  # versions 1+, tag 1
     log_dirs: list[Uuid] = field(default_factory=list)  # versions 2+, tag 2
+    drained: int = 0  # versions 0+, tag 10001, not in Kafka

@@ -42,3 +42,4 @@ class RegisterBrokerRecord:
     in_controlled_shutdown: bool = False  # versions 1+
     log_dirs: list[Uuid] = field(default_factory=list)  # versions 3+, tag 0
     boot_id: str = ""  # versions 0+, tag 10000, not in Kafka
+    drained: bool = False  # versions 0+, tag 10001, not in Kafka
