@@ -49,7 +49,7 @@ from odradek.controller.feed_server import FeedServer
 from odradek.controller.loading import MetadataChanged
 from odradek.controller.metadata_writer import MetadataWriter
 from odradek.controller.plan import Planning
-from odradek.controller.registered_brokers import registered_brokers
+from odradek.controller.registered_brokers import registered_brokers, sender_of
 from odradek.controller.take_over import (
     Elected,
     contend,
@@ -594,7 +594,7 @@ class ClusterController:
         """
 
         async def heartbeat(term: ControllerTerm) -> HeartbeatResult:
-            before = _sender(term.image, broker, epoch)
+            before = sender_of(term.image, broker, epoch)
             online = tuple(each for each in before.directories if each not in failed_directories)
             # A broker without a directory that works stops. It has no leadership until then. Its
             # boot id no longer proves a clean stop: the write error may have dropped pages.
@@ -690,7 +690,7 @@ class ClusterController:
         """
 
         async def assign(term: ControllerTerm) -> dict[tuple[Uuid, int], ErrorCode]:
-            _sender(term.image, broker, epoch)
+            sender_of(term.image, broker, epoch)
             policies = self._policies.of(term.image)
             planning = broker_plans.planning_directories(term.image, broker, directories, policies)
             return await term.commit_plan(await in_slices(planning))
@@ -788,7 +788,7 @@ class ClusterController:
         """
 
         async def finish(term: ControllerTerm) -> None:
-            _sender(term.image, broker, epoch)
+            sender_of(term.image, broker, epoch)
             plan = plans.plan_deletions_finished(term.image, broker, topic_ids)
             await term.commit(plan.records)
 
@@ -891,17 +891,6 @@ class ClusterController:
 def _name(event: Callable[[], Awaitable[None]]) -> str:
     """Return the name of an event of the controller for the log, such as "elect"."""
     return getattr(event, "__name__", "of a request").strip("_")
-
-
-def _sender(image: MetadataImage, broker: BrokerId, epoch: int) -> BrokerRegistration:
-    found = image.brokers.get(broker)
-    if found is None:
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker} is not registered.")
-    if found.epoch != epoch:
-        raise KafkaError(
-            ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {found.epoch}, but got {epoch}."
-        )
-    return found
 
 
 def _live(changes: BrokerChanges) -> list[tuple[BrokerId, BrokerRegistration]]:

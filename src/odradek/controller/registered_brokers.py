@@ -1,4 +1,4 @@
-"""The changes of brokers that follow from their nodes in the store. Pure."""
+"""The registrations of brokers: changes that follow from their nodes, and senders. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from odradek.controller.broker_changes import BrokerChanges
 from odradek.controller.election import stopped_cleanly
+from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.image import BrokerRegistration, MetadataImage
@@ -54,6 +55,22 @@ def registered_brokers(
             found = replace(found, drained=previous.drained)  # an operator ends it, not a restart
         valid[broker] = changes.after[broker] = found
     return changes, valid
+
+
+def sender_of(image: MetadataImage, broker: BrokerId, epoch: int) -> BrokerRegistration:
+    """Return the registration of the broker that has sent a request.
+
+    Raises:
+        KafkaError: STALE_BROKER_EPOCH. It has no registration with this epoch.
+    """
+    found = image.brokers.get(broker)
+    if found is None:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker} is not registered.")
+    if found.epoch != epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {found.epoch}, but got {epoch}."
+        )
+    return found
 
 
 def _is_same_process(previous: BrokerRegistration | None, found: BrokerRegistration) -> bool:

@@ -226,18 +226,16 @@ class LogManager:
         cluster_id, found = checkpoints.read_meta_properties(self.files, paths, cluster_id, node_id)
         self.cluster_id = cluster_id or uuid_to_string(self._randomness.uuid())
         for path, properties in found.items():
-            if properties is None:
-                new_id = self._randomness.uuid()
-                checkpoints.write_meta_properties(
-                    self.files, path, self.cluster_id, node_id, new_id
-                )
-                self.directory_ids[path] = new_id
-            elif (directory_id := checkpoints.parse_directory_id(path, properties)) is not None:
-                self.directory_ids[path] = directory_id
-            elif adds_ids:
-                new_id = self._randomness.uuid()
-                checkpoints.write_directory_id(self.files, path, properties, new_id)
-                self.directory_ids[path] = new_id
+            known = None if properties is None else checkpoints.parse_directory_id(path, properties)
+            if known is not None:
+                self.directory_ids[path] = known
+            elif properties is None or adds_ids:
+                new_id = self.directory_ids[path] = self._randomness.uuid()
+                if properties is None:
+                    cluster_id = self.cluster_id
+                    checkpoints.write_meta_properties(self.files, path, cluster_id, node_id, new_id)
+                else:
+                    checkpoints.write_directory_id(self.files, path, properties, new_id)
 
     def _check_partition_directories(self) -> None:
         """Refuse two directories of one partition, as Kafka does (``LogManager.loadLog``).
