@@ -46,7 +46,7 @@ from odradek.coordinator.coordinator_result import (
 from odradek.coordinator.deadline_timers import DeadlineTimers
 from odradek.coordinator.encoded_records import EncodedRecords
 from odradek.coordinator.led_partitions import LedPartitions
-from odradek.coordinator.shard_life import REFUSALS, Actions, Phase, ShardLife
+from odradek.coordinator.shard_life import NOT_LED, REFUSALS, Actions, Phase, ShardLife
 from odradek.coordinator.shard_loading import (
     BlockShard,
     RecordBlock,
@@ -212,6 +212,11 @@ class CoordinatorRuntime(Generic[S]):
             return ErrorCode.NOT_COORDINATOR
         # A shard that begins to serve has not restarted the sessions of all its members yet.
         return REFUSALS.get(life.phase, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def leader_epoch(self, partition: int) -> int:
+        """Return the leader epoch in which this broker coordinates a partition, or `NOT_LED`."""
+        life = self._lives.get(partition)
+        return NOT_LED if life is None else life.leader_epoch
 
     def shards(self) -> Iterator[S]:
         """Iterate over the shards that serve requests."""

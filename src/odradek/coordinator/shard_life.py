@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 from odradek.errors import ErrorCode
 
+NOT_LED = -1
+"""Leader epoch of a partition that this broker does not lead."""
 RELOAD_MS = 100
 """Pause before the second load of a log that could not be read. It doubles with each failure."""
 RELOAD_MS_MAX = 10_000
@@ -78,7 +80,7 @@ class ShardLife:
 
     Attributes:
         phase: The present phase.
-        leader_epoch: The leader epoch of the shard. -1: this broker does not lead the partition.
+        leader_epoch: The leader epoch of the shard, or `NOT_LED`.
         load: The number of the newest load.
     """
 
@@ -86,7 +88,7 @@ class ShardLife:
 
     def __init__(self) -> None:
         self.phase = Phase.NOT_LED
-        self.leader_epoch = -1
+        self.leader_epoch = NOT_LED
         self.load = 0
         self._log_end_offset = 0
         self._failures = 0
@@ -108,7 +110,7 @@ class ShardLife:
         if self.phase is Phase.NOT_LED:
             return NO_ACTIONS
         self.phase = Phase.NOT_LED
-        self.leader_epoch = -1
+        self.leader_epoch = NOT_LED
         return Actions(drop=True)
 
     def loaded(self, load: int, log_end_offset: int) -> Actions:

@@ -499,6 +499,46 @@ async def test_topic_that_is_deleted_while_the_shard_loads_leaves_no_offsets(
         assert state.groups.shards.of("g").offsets.of_group("g") == {}
 
 
+@pytest.mark.parametrize("exists_again", [True, False])
+@on_loop
+async def test_offsets_that_a_former_coordinator_committed_for_a_new_topic_stay(
+    tmp_path: Path, exists_again: bool
+) -> None:
+    """The deletion, the new topic and the election arrive together."""
+    async with coordinator(tmp_path) as state:
+        assert code_of(commit(state)) is E.NONE  # by the former coordinator
+    async with coordinator(tmp_path, start=False) as state:
+        state.leads = False
+        state.groups.start()
+        old = state.image
+        state.image = after_deletion(old, "t")
+        if exists_again:
+            state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", b"n" * 16))
+        state.leads, state.leader_epoch = True, 1
+        state.groups.leadership_changed(0)
+        state.groups.on_metadata(delta_between(old, state.image), state.image)
+        await state.groups.runtime.loads_done()
+        assert bool(state.groups.shards.of("g").offsets.of_group("g")) == exists_again
+
+
+@on_loop
+async def test_offsets_stay_if_the_load_ends_in_a_later_leader_epoch(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as state:
+        assert code_of(commit(state)) is E.NONE  # by the coordinator of leader epoch 1
+    async with coordinator(tmp_path, start=False) as state:
+        state.groups.start()
+        old = state.image
+        state.image = after_deletion(old, "t")
+        state.groups.on_metadata(delta_between(old, state.image), state.image)
+        old = state.image
+        state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", b"n" * 16))
+        state.leader_epoch = 2
+        state.groups.leadership_changed(0)
+        state.groups.on_metadata(delta_between(old, state.image), state.image)
+        await state.groups.runtime.loads_done()
+        assert state.groups.shards.of("g").offsets.of_group("g")
+
+
 @on_loop
 async def test_group_over_the_limit_after_a_restart_rebalances(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as state:

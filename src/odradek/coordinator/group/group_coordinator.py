@@ -103,6 +103,8 @@ class GroupCoordinator:
         self.consumers = ConsumerRequests(
             self.shards, self.runtime, config, clock, new_uuid, self.classic_settings
         )
+        # Partitions whose leader epoch here has changed since the last call of `on_metadata`.
+        self._elected: set[int] = set()
         self.offsets = OffsetRequests(
             self.shards, self.runtime, config, clock, self.keep_session, partitions
         )
@@ -124,7 +126,10 @@ class GroupCoordinator:
 
     def leadership_changed(self, partition: int) -> None:
         """Load or drop the shard of a partition that this broker begins or ends to lead."""
+        before = self.runtime.leader_epoch(partition)
         self.runtime.follow(partition)
+        if self.runtime.leader_epoch(partition) != before:
+            self._elected.add(partition)
         if self.runtime.refusal(partition) is ErrorCode.NOT_COORDINATOR:
             self.offsets.dropped(partition)
 
@@ -133,6 +138,7 @@ class GroupCoordinator:
 
         The caller creates the logs of `new` first.
         """
+        elected, self._elected = self._elected, set()
         if not self.shards.active:
             return
         # A topic that is absent for another reason may come back, and keeps its offsets.
@@ -142,7 +148,7 @@ class GroupCoordinator:
             if topic_id in new.deletions or topic.name in new.topics_by_name
         ]
         if deleted and CONSUMER_OFFSETS in new.topics_by_name:
-            self.offsets.forget_topics(deleted)
+            self.offsets.forget_topics(deleted, elected)
         self.offsets.finish_forgetting(new)
 
     def partition_of(self, group_id: str) -> int:

@@ -7,7 +7,7 @@ return a result, and the runtime performs it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -36,6 +36,7 @@ from odradek.coordinator.group.offsets.offset_store import (
 from odradek.coordinator.group.pending_removals import PendingRemoval, SliceLimits
 from odradek.coordinator.led_partitions import MarkedPartitions
 from odradek.coordinator.runtime import CoordinatorRuntime
+from odradek.coordinator.shard_life import NOT_LED
 from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition
@@ -81,8 +82,9 @@ class OffsetRequests:
         self._keep_session = keep_session
         self._partitions = partitions
         self._metadata_max = config.get_int("offset.metadata.max.bytes")
-        # By partition that is still loading: the topics that were deleted in the meantime.
-        self._deleted_topics: dict[int, set[str]] = {}
+        # By partition that is still loading: the topics that were deleted in the meantime, and the
+        # leader epoch in which this broker coordinated the partition then.
+        self._deleted_topics: dict[int, dict[str, int]] = {}
         # The deleted topics whose offsets are being removed, and the work that removes them.
         self._forgotten: list[tuple[Sequence[str], Generator[None, None, None]]] = []
         # The image with which `_forgotten` was compared last.
@@ -347,13 +349,23 @@ class OffsetRequests:
             logger.info("group %s: deleted by a request, %d tombstones", group_id, removed.count)
         return removed.written
 
-    def forget_topics(self, topics: Sequence[str]) -> None:
+    def forget_topics(self, topics: Sequence[str], elected: Collection[int] = ()) -> None:
         """Begin to remove the committed offsets of deleted topics, in time slices.
 
         Otherwise a later topic with the same name would inherit them. The offsets in a shard that
         is still loading are removed when it is loaded.
+
+        Args:
+            topics: The topics.
+            elected: Partitions that this broker coordinates since the metadata without the topics.
         """
-        work = self._forgetting(topics)
+        count = self._shards.existing_partitions()
+        epochs = {
+            partition: self._runtime.leader_epoch(partition)
+            for partition in range(count)
+            if partition not in elected
+        }
+        work = self._forgetting(topics, epochs)
         forgotten = (topics, work)
 
         def forgetting() -> Generator[None, None, None]:
@@ -381,23 +393,27 @@ class OffsetRequests:
         if image is not self._compared:
             self.finish_forgetting(image)
 
-    def _forgetting(self, topics: Sequence[str]) -> Generator[None, None, None]:
+    def _forgetting(
+        self, topics: Sequence[str], epochs: Mapping[int, int]
+    ) -> Generator[None, None, None]:
         limits = SliceLimits(self._clock)
         for partition in range(self._shards.existing_partitions()):
             is_complete = False
             while not is_complete and self._shards.active:
-                is_complete = yield from self._forgetting_in(partition, topics, limits)
+                epoch = epochs.get(partition, NOT_LED)
+                is_complete = yield from self._forgetting_in(partition, topics, epoch, limits)
             yield from limits.spend(1)
 
     def _forgetting_in(
-        self, partition: int, topics: Sequence[str], limits: SliceLimits
+        self, partition: int, topics: Sequence[str], leader_epoch: int, limits: SliceLimits
     ) -> Generator[None, None, bool]:
         """Remove the offsets in one shard. Return False when it was dropped in the meantime."""
         try:
             shard = self._runtime.shard(partition)
         except KafkaError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                self._deleted_topics.setdefault(partition, set()).update(topics)
+                deleted = self._deleted_topics.setdefault(partition, {})
+                deleted.update(dict.fromkeys(topics, leader_epoch))
             else:  # another broker leads it, or its log is damaged
                 self._deleted_topics.pop(partition, None)
             return True
@@ -418,11 +434,20 @@ class OffsetRequests:
     def loaded(self, shard: GroupShard) -> None:
         """Remove the offsets of the topics that were deleted while the shard was loading.
 
-        Such a topic may exist again, so this takes one slice.
+        Such a topic may exist again, so this takes one slice. If the shard has another leader epoch
+        than at the deletion, the former coordinator may have committed offsets of the new topic.
+        They stay.
         """
-        topics = self._deleted_topics.pop(shard.partition, None)
-        if topics:
-            self._forgetting_topics(shard, sorted(topics)).finish()
+        deleted = self._deleted_topics.pop(shard.partition, None)
+        if deleted:
+            existing = self._shards.image().topics_by_name
+            leader_epoch = self._runtime.leader_epoch(shard.partition)
+            topics = [
+                topic
+                for topic, epoch in sorted(deleted.items())
+                if epoch == leader_epoch or topic not in existing
+            ]
+            self._forgetting_topics(shard, topics).finish()
 
     async def expire(self) -> None:
         """Remove expired offsets and groups, in time slices.
