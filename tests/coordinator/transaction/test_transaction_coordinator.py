@@ -12,7 +12,7 @@ import pytest
 from odradek import slicing
 from odradek.coordinator.coordinator_result import CoordinatorResult
 from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS
-from odradek.coordinator.transaction.transaction_decisions import TransactionResponse
+from odradek.coordinator.transaction.transaction_decisions import Identity, TransactionResponse
 from odradek.coordinator.transaction.transaction_metadata import EPOCH_EXHAUSTED
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.errors import ErrorCode, KafkaError
@@ -262,6 +262,25 @@ async def test_uncommitted_partition_is_not_verified(tmp_path: Path) -> None:
         disk.flushes[0].set_result(None)
         assert await wait(adding) == {A0: E.NONE}
         assert verify(disk, [A0]) == {A0: E.NONE}
+
+
+@on_loop
+async def test_partition_is_verified_while_another_one_is_added(tmp_path: Path) -> None:
+    async with coordinator(tmp_path) as disk:
+        await disk.init()
+        await disk.add((1, 0), A0)
+        disk.flushes = []
+        adding = disk.transactions.add_partitions(Identity("x", 1, 0), frozenset({A1}))
+        assert verify(disk, [A0]) == {A0: E.NONE}
+        assert verify(disk, [A0], producer_epoch=1) == {A0: E.PRODUCER_FENCED}
+        for each in ([A1], [A0, A1]):
+            assert verify(disk, each) == dict.fromkeys(each, E.CONCURRENT_TRANSACTIONS)
+        disk.flushes[0].set_result(None)
+        assert (await settled(adding)).code is E.NONE
+        ending = disk.transactions.end_transaction(Identity("x", 1, 0), True)
+        assert verify(disk, [A0]) == {A0: E.CONCURRENT_TRANSACTIONS}
+        disk.flushes[1].set_result(None)
+        assert (await settled(ending)).code is E.NONE
 
 
 @on_loop

@@ -221,9 +221,12 @@ class TransactionCoordinator:
         if not transactional_id:
             return Result(dict.fromkeys(requested, ErrorCode.INVALID_REQUEST))
         try:
-            current = self._shard_of(transactional_id).transactions.get(transactional_id)
+            shard = self._shard_of(transactional_id)
         except KafkaError as error:
             return Result(dict.fromkeys(requested, error.code))
+        current = shard.transactions.get(transactional_id)
+        if current is not None and current.pending:
+            current = state.verifiable(current, shard.committed(transactional_id), requested)
         return Result(state.verify_partitions(current, identity, requested))
 
     # -- requests of administrators ----------------------------------------------------------------

@@ -273,6 +273,25 @@ def verify_partitions(
     }
 
 
+def verifiable(
+    pending: TransactionMetadata,
+    committed: TransactionMetadata | None,
+    partitions: frozenset[TopicPartition],
+) -> TransactionMetadata:
+    """Return the metadata with which partitions are verified while a record is pending.
+
+    Partitions that were added before stay verified while further ones are added. Kafka does not
+    check the pending state here.
+    """
+    if (
+        committed is not None
+        and pending.state is committed.state is _S.ONGOING
+        and partitions <= committed.partitions
+    ):
+        return committed
+    return pending
+
+
 def _identify(current: TransactionMetadata, identity: Identity) -> ErrorCode:
     if identity.producer_id != current.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
