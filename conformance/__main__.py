@@ -12,11 +12,16 @@ Run some suites on one broker.
 
     python -m conformance run --only kcat --only cross --broker kafka
 
+Run on three brokers, and on three brokers that are killed one after the other.
+
+    python -m conformance run --only kcat --target cluster
+    python -m conformance run --only kcat --target kills --seed 7
+
 List the names of the cases.
 
     python -m conformance list [--subset ci]
 
-Write docs/conformance.md again from docs/conformance.json, without a run.
+Write the pages again, such as docs/conformance.md from docs/conformance.json, without a run.
 
     python -m conformance render
 
@@ -29,7 +34,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from conformance.run import NAMES, SUITES, list_cases, render, run_all
+from conformance.run import NAMES, SUITES, Plan, list_cases, render, run_all, suites_of
+from conformance.targets import BROKER, TARGETS
 
 
 def main() -> None:
@@ -44,8 +50,12 @@ def main() -> None:
     parser.add_argument(
         "--broker", action="append", choices=NAMES, help="one of the two; given twice: both"
     )
+    parser.add_argument("--target", choices=TARGETS, default=BROKER)
+    parser.add_argument("--seed", type=int, default=1, help="of the kills")
     options = parser.parse_args()
-    suites = tuple(options.only) or SUITES
+    suites = tuple(options.only) or suites_of(options.target)
+    if left_out := [each for each in suites if each not in suites_of(options.target)]:
+        parser.error(f"{', '.join(left_out)} start brokers of their own: use --target {BROKER}")
     if options.verb == "list":
         list_cases(suites, options.subset)
         return
@@ -53,7 +63,8 @@ def main() -> None:
         render()
         return
     names = tuple(options.broker or (("odradek",) if options.subset else NAMES))
-    sys.exit(run_all(names, suites, options.subset))
+    plan = Plan(options.target, options.seed)
+    sys.exit(run_all(names, suites, options.subset, plan))
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class History:
 
     def __init__(self, context: Context, compression: str = "none") -> None:
         self.context = context
-        self.directory = context.need_log_dir()
+        context.need_log_dirs()
         self.topic = context.topic("compaction")
         self.now_ms = time.time_ns() // 1_000_000 + 60_000  # markers have the present time: no roll
         self.compression = compression
@@ -57,6 +57,8 @@ class History:
             min_cleanable_dirty_ratio="0.01",
             delete_retention_ms=str(RETENTION_MS),
         )
+        # Segments of a follower may begin at other offsets: it appends runs of batches.
+        self.directory = context.log_dir_of(self.topic)
         self.plain = self.producer(**{"enable.idempotence": False})
 
     def producer(self, **options: object) -> confluent_kafka.Producer:

@@ -31,7 +31,7 @@ def dump(files: list[Path], *arguments: str) -> str:
 
 
 def _compressions(context: Context) -> None:
-    directory = context.need_log_dir()
+    context.need_log_dirs()
     client = ConfluentClient()
     for compression in COMPRESSIONS:
         topic = context.topic("dump")
@@ -39,9 +39,8 @@ def _compressions(context: Context) -> None:
         headers = (("h", b"1"),)
         sent = [Rec(b"v" * 100, f"k{n}".encode(), headers) for n in range(50)]
         client.produce(context.bootstrap, topic, sent, compression=compression, idempotent=True)
-        output = dump(
-            [directory / f"{topic}-0" / f"{0:020}.log"], "--deep-iteration", "--print-data-log"
-        )
+        log = context.log_dir_of(topic) / f"{topic}-0" / f"{0:020}.log"
+        output = dump([log], "--deep-iteration", "--print-data-log")
         assert f"compresscodec: {compression}" in output, output[:2000]
         assert "isvalid: false" not in output, output[:2000]
         offsets = re.findall(r"^\| offset: (\d+) ", output, re.M)
@@ -52,7 +51,7 @@ def _compressions(context: Context) -> None:
 
 
 def _rolled(context: Context) -> None:
-    directory = context.need_log_dir()
+    context.need_log_dirs()
     topic = context.topic("rolled")
     create_topic(context.bootstrap, topic, segment_bytes="1048576", retention_ms="-1")
     client = ConfluentClient()
@@ -63,7 +62,7 @@ def _rolled(context: Context) -> None:
             topic,
             [Rec(os.urandom(1000), timestamp_ms=base + n) for n in range(60)],
         )
-    partition = directory / f"{topic}-0"
+    partition = context.log_dir_of(topic) / f"{topic}-0"
     deadline = time.monotonic() + 120
     while len(logs := sorted(partition.glob("*.log"))) < 5:
         assert time.monotonic() < deadline, [p.name for p in logs]

@@ -35,7 +35,7 @@ def _run(context: Context) -> list[Outcome]:
         raise Skip("franz-go's tests need Go: there is no `go` on the PATH")
     environment = {
         "KGO_SEEDS": context.bootstrap,
-        "KGO_TEST_RF": "1",
+        "KGO_TEST_RF": str(context.replicas),
         "KGO_TEST_RECORDS": str(RECORDS),
         "KGO_LOG_LEVEL": "none",
     }

@@ -22,7 +22,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from conformance import stacks
+from testkit.topics import leader
 
+KILLS_VARIABLE = "ODRADEK_CONFORMANCE_KILLS"
+"""Set in the environment of all clients while brokers are killed."""
 CASE_TIMEOUT_S = 1200.0  # the first case with Java may have to fetch it
 ENDED_S = 15.0  # for the thread of a case after its processes were ended
 
@@ -33,24 +36,50 @@ class Skip(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The arguments of a case: the address, a scratch directory and the broker's log directory.
+    """The arguments of a case.
 
-    The name of the broker in `testkit.peer` is for cases that start another broker of its kind.
+    Attributes:
+        bootstrap: The addresses of the brokers, separated by commas.
+        work: A scratch directory.
+        log_dirs: The log directory of each broker, in the order of the addresses, or nothing.
+        broker: The name of the broker in `testkit.peer`, for cases that start another broker of its
+            kind.
+        kills: Whether the brokers are killed one after the other.
     """
 
     bootstrap: str
     work: Path
-    log_dir: Path | None = None
+    log_dirs: tuple[Path, ...] = ()
     broker: str | None = None
+    kills: bool = False
+
+    @property
+    def brokers(self) -> int:
+        """The number of brokers."""
+        return self.bootstrap.count(",") + 1
+
+    @property
+    def replicas(self) -> int:
+        """The replication factor of a topic without a factor of its own."""
+        return min(3, self.brokers)
 
     def topic(self, hint: str = "t") -> str:
         """Return a topic name that no case has used."""
         return f"{hint}-{uuid.uuid4().hex[:10]}"
 
-    def need_log_dir(self) -> Path:
-        if self.log_dir is None:
+    def need_log_dirs(self) -> tuple[Path, ...]:
+        if not self.log_dirs:
             raise Skip("needs --log-dir, the broker's log directory on this machine")
-        return self.log_dir
+        return self.log_dirs
+
+    def log_dir_of(self, topic: str, partition: int = 0) -> Path:
+        """Return the log directory of the partition's leader."""
+        directories = self.need_log_dirs()
+        if len(directories) == 1:
+            return directories[0]
+        return directories[
+            self.bootstrap.split(",").index(leader(self.bootstrap, topic, partition))
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +159,19 @@ def run_case(suite: str, case: Case, context: Context) -> list[Result]:
 def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -> None:
     """Run the command line of one suite. End the process with exit code 1 when a case failed."""
     parser = argparse.ArgumentParser(prog=f"python -m conformance.{suite}")
-    parser.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT")
-    parser.add_argument("--log-dir", type=Path, help="the broker's log directory, if it is local")
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="each broker"
+    )
+    parser.add_argument(
+        "--log-dir",
+        type=Path,
+        action="append",
+        default=[],
+        help="the broker's log directory, if it is local; for a cluster once for each address",
+    )
+    parser.add_argument(
+        "--kills", action="store_true", help="the brokers are killed during the run"
+    )
     parser.add_argument("--broker", choices=["kafka", "odradek"], help="the broker at the address")
     parser.add_argument("--only", action="append", default=[], metavar="WORD")
     parser.add_argument("--subset", choices=["ci"])
@@ -144,10 +184,18 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
             print(case.name)
         return
     stacks.prepare_environment()
+    if options.kills:
+        os.environ[KILLS_VARIABLE] = "1"
     signal.signal(signal.SIGTERM, _terminated)
     failed = False
     with tempfile.TemporaryDirectory(prefix="conformance-") as work:
-        context = Context(options.bootstrap_server, Path(work), options.log_dir, options.broker)
+        context = Context(
+            options.bootstrap_server,
+            Path(work),
+            tuple(options.log_dir),
+            options.broker,
+            options.kills,
+        )
         for case in chosen:
             for result in run_case(suite, case, context):
                 failed |= result.outcome == "failed"

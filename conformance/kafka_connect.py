@@ -72,7 +72,10 @@ class _Worker:
             "scheduled.rebalance.max.delay.ms": "0",
             **{f"{what}.storage.topic": f"{cluster}-{what}" for what in ("offset", "config")},
             "status.storage.topic": f"{cluster}-status",
-            **{f"{w}.storage.replication.factor": "1" for w in ("offset", "config", "status")},
+            **{
+                f"{what}.storage.replication.factor": str(self.context.replicas)
+                for what in ("offset", "config", "status")
+            },
             **{f"{w}.storage.partitions": "2" for w in ("offset", "status")},
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -1,4 +1,4 @@
-"""Kafka Streams with exactly_once_v2: a program that sums by key, killed and restarted.
+"""Kafka Streams with exactly_once_v2: a program that sums by key, while it or brokers are killed.
 
 Without a cache, each input record gives one sum. The expected output of a key is therefore known
 exactly: a read_committed consumer must receive each running sum once and in order.
@@ -17,6 +17,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from conformance import stacks
+from conformance.adapters.base import idempotence
 from conformance.harness import Case, Context, Skip, main
 from testkit.peer import PeerUnavailable, java_command
 from testkit.peer.artifacts import program_class_path
@@ -24,6 +25,7 @@ from testkit.topics import create_topic
 
 SOURCE = Path(__file__).parent / "programs" / "KeySums.java"
 PARTITIONS, KEYS, KILLS, EACH = 2, 10, 3, 400
+FED_S, FED_EACH = 90.0, 20
 AWAY_S = 150.0
 SEED = 11
 
@@ -37,7 +39,9 @@ class _Sums:
             create_topic(context.bootstrap, topic, partitions=PARTITIONS)
         self.expected: dict[str, list[int]] = defaultdict(list)
         self.read: dict[str, list[int]] = defaultdict(list)
-        self._producer = Producer({"bootstrap.servers": context.bootstrap})
+        self._producer = Producer(
+            {"bootstrap.servers": context.bootstrap, "enable.idempotence": idempotence()}
+        )
         self._consumer = Consumer(
             {
                 "bootstrap.servers": context.bootstrap,
@@ -133,7 +137,35 @@ def _run(
             sums.poll()
 
 
-CASES = (Case("exactly_once_v2, killed and restarted: every sum once", _killed, timeout_s=600.0),)
+def _brokers_killed(context: Context) -> None:
+    """Run the program without an end while brokers are killed, for FED_S seconds."""
+    if not context.kills:
+        raise Skip("needs brokers that are killed (--kills)")
+    path, sums, numbers = _compiled(context), _Sums(context), random.Random(SEED)
+    words = [context.bootstrap, context.topic("sums-app"), sums.source, sums.sink]
+    command = java_command(
+        "KeySums", *words, str(context.work / "state"), level="ERROR", extra_class_path=path
+    )
+    log = (context.work / "streams-fed.log").open("w+", encoding="utf-8")
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        end = time.monotonic() + FED_S
+        while time.monotonic() < end:
+            sums.send(numbers, FED_EACH)
+            sums.poll()
+            assert process.poll() is None, Path(log.name).read_text(encoding="utf-8")[-1500:]
+        _run(sums, numbers, process, log.name, last=True)
+        assert sums.read == sums.expected
+    finally:
+        process.kill()
+        process.wait()
+        sums.close()
+
+
+CASES = (
+    Case("exactly_once_v2, killed and restarted: every sum once", _killed, timeout_s=600.0),
+    Case("exactly_once_v2 while brokers are killed: every sum once", _brokers_killed),
+)
 
 if __name__ == "__main__":
     main("kafka_streams", CASES)

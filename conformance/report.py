@@ -15,17 +15,28 @@ from typing import Any
 
 from conformance.harness import Result
 from conformance.known import KNOWN
+from conformance.targets import BROKER
 from testkit import source_state
 from testkit.peer.artifacts import KAFKA_VERSION, ROOT
 
 DOCS = ROOT / "docs"
 RESULTS = DOCS / "conformance.json"
-PAGE = DOCS / "conformance.md"
 REASON_MAX = 120
 PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "pyspark")
 NOT_RECORDED = "not recorded"
 
-HEAD = Path(__file__).with_name("head.md")
+
+def paths(target: str) -> tuple[Path, Path]:
+    """Return the recorded results and the page of a target."""
+    if target == BROKER:
+        return RESULTS, RESULTS.with_suffix(".md")
+    recorded = DOCS / f"conformance-{target}.json"
+    return recorded, recorded.with_suffix(".md")
+
+
+def _head(target: str) -> str:
+    name = "head.md" if target == BROKER else f"head-{target}.md"
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +66,14 @@ class Report:
         versions: The programs of the last run.
         in_ci: Suite and name of each case that CI runs.
         results: By broker.
+        kills: By broker and suite, the number of brokers that were killed during it.
     """
 
     runs: dict[str, Run] = field(default_factory=dict)
     versions: str = ""
     in_ci: set[tuple[str, str]] = field(default_factory=set)
     results: dict[str, list[Result]] = field(default_factory=dict)
+    kills: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 def state_of_source() -> Run:
@@ -83,6 +96,7 @@ def load(path: Path = RESULTS) -> Report:
         versions=stored["versions"],
         in_ci={(suite, name) for suite, name in stored["in_ci"]},
         results={name: [Result(**row) for row in rows] for name, rows in stored["results"].items()},
+        kills=stored.get("kills", {}),
     )
 
 
@@ -96,14 +110,14 @@ def save(report: Report, suites: Sequence[str], path: Path = RESULTS) -> None:
             name: [_row(row) for row in sorted(rows, key=lambda r: suites.index(r.suite))]
             for name, rows in report.results.items()
         },
+        **({"kills": report.kills} if any(report.kills.values()) else {}),
     }
     path.write_text(_lines(stored) + "\n", encoding="utf-8")
 
 
-def page(report: Report, suites: Sequence[str]) -> str:
-    """Return docs/conformance.md."""
-    versions = report.versions
-    text = HEAD.read_text(encoding="utf-8").format(kafka=KAFKA_VERSION, versions=versions)
+def page(report: Report, suites: Sequence[str], target: str = BROKER) -> str:
+    """Return the page of a target, such as docs/conformance.md."""
+    text = _head(target).format(kafka=KAFKA_VERSION, versions=report.versions)
     text += _totals(report, suites)
     return text + "".join(_suite_table(report, suite) for suite in suites)
 
@@ -145,10 +159,18 @@ def _totals(report: Report, suites: Sequence[str]) -> str:
             of = [r for r in report.results[name] if suite in (r.suite, "all")]
             count = Counter(result.outcome for result in of)
             counts = f"{count['passed']} / {count['failed']} / {count['skipped']}"
+            counts += _kills(report.kills.get(name, {}), suite)
             cells.append(counts if of else "not run for this table")
         cells += _commit_and_date(report, suite, suites)
         lines.append(f"| {suite} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _kills(of: dict[str, int], suite: str) -> str:
+    """Return the number of brokers that were killed. Empty on targets without kills."""
+    if not of:
+        return ""
+    return f" ({sum(of.values()) if suite == 'all' else of.get(suite, 0)} kills)"
 
 
 def _commit_and_date(report: Report, suite: str, suites: Iterable[str]) -> tuple[str, str]:

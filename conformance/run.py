@@ -12,15 +12,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
-from conformance import report
+from conformance import report, targets
+from conformance.broker_kills import BrokerKills
 from conformance.harness import Result
 from conformance.known import KNOWN
 from conformance.report import Report, Run
 from conformance.stacks import descendants, end
-from testkit.peer import BrokerProcess, PeerUnavailable
+from conformance.targets import BROKER, KILLS
+from odradek.launcher.programs import ZooKeeperUnavailable
+from testkit.peer import PeerUnavailable
 from testkit.peer.artifacts import ROOT
-from testkit.peer.server import STARTERS
+from testkit.peer.cluster import ClusterProcesses
 
 NAMES = ("kafka", "odradek")
 # kafka-python's tests expect node id 0 and configured advertised listeners. They commit offsets of
@@ -39,11 +43,19 @@ ERRORS_CHARACTERS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A module of this package. `numbered`: needs NUMBERED. `stopped`: runs after the broker."""
+    """A module of this package.
+
+    Attributes:
+        name: The name of the module.
+        numbered: Whether it needs NUMBERED.
+        stopped: Whether it runs after the end of the brokers.
+        starts_brokers: Whether it only starts brokers of its own. It does not run on clusters.
+    """
 
     name: str
     numbered: bool = False
     stopped: bool = False
+    starts_brokers: bool = False
 
 
 ALL = (
@@ -58,8 +70,8 @@ ALL = (
     Suite("transactions"),
     Suite("dump_log"),
     Suite("compaction"),
-    Suite("from_kafka"),
-    Suite("moving_in"),
+    Suite("from_kafka", starts_brokers=True),
+    Suite("moving_in", starts_brokers=True),
     Suite("histories"),
     Suite("kafka_streams"),
     Suite("kafka_connect"),
@@ -72,25 +84,49 @@ ALL = (
 SUITES = tuple(suite.name for suite in ALL)
 
 
-def run_all(names: Sequence[str], suites: Sequence[str], subset: str | None) -> int:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The target, one of `targets.TARGETS`, and the seed of its kills."""
+
+    target: str = BROKER
+    seed: int = 1
+
+
+def suites_of(target: str) -> tuple[str, ...]:
+    """Return the names of the suites that run on a target."""
+    return tuple(each.name for each in ALL if target == BROKER or not each.starts_brokers)
+
+
+def run_all(
+    names: Sequence[str], suites: Sequence[str], subset: str | None, plan: Plan | None = None
+) -> int:
     """Run the suites on each broker. A complete run of both brokers writes the docs.
 
     Returns:
         The exit code of the command.
     """
+    plan = plan or Plan()
+    path = report.paths(plan.target)[0]
     results: dict[str, list[Result]] = {}
+    kills: dict[str, dict[str, int]] = {}
     begin = report.state_of_source()
     for name in names:
+        kills[name] = {}
         try:
-            results[name] = _run_broker(name, suites, subset)
+            results[name] = _run_broker(name, suites, subset, plan, kills[name])
         except PeerUnavailable as reason:
-            print(
-                f"{reason} Apache Kafka's own results are those recorded in docs/conformance.json."
-            )
-    recorded = report.load()
+            recorded_in = path.relative_to(ROOT)
+            print(f"{reason} Apache Kafka's own results are those recorded in {recorded_in}.")
+        except ZooKeeperUnavailable as reason:
+            print(reason)
+            return 1
+    recorded = report.load(path)
     if set(NAMES) == set(results) and subset is None:
         merged = _merged(recorded, results, suites, begin.until(report.state_of_source()))
-        report.save(merged, SUITES)
+        merged.in_ci = {case for case in merged.in_ci if case[0] in suites_of(plan.target)}
+        for name in NAMES:
+            merged.kills[name] = recorded.kills.get(name, {}) | kills[name]
+        report.save(merged, suites_of(plan.target), path)
         render()
     theirs = results.get("kafka") or recorded.results.get("kafka", [])
     ours = results.get("odradek", [])
@@ -100,8 +136,12 @@ def run_all(names: Sequence[str], suites: Sequence[str], subset: str | None) -> 
 
 
 def render() -> None:
-    """Write docs/conformance.md from docs/conformance.json."""
-    report.PAGE.write_text(report.page(report.load(), SUITES), encoding="utf-8")
+    """Write the page of each target that has recorded results, such as docs/conformance.md."""
+    for target in targets.TARGETS:
+        recorded, page = report.paths(target)
+        if recorded.exists():
+            text = report.page(report.load(recorded), suites_of(target), target)
+            page.write_text(text, encoding="utf-8")
 
 
 def _merged(
@@ -127,51 +167,83 @@ def list_cases(suites: Sequence[str], subset: str | None) -> None:
             print(f"{suite}: {name}")
 
 
-def _run_broker(name: str, suites: Sequence[str], subset: str | None) -> list[Result]:
+def _run_broker(
+    name: str, suites: Sequence[str], subset: str | None, plan: Plan, kills: dict[str, int]
+) -> list[Result]:
+    """Run the suites. Write the number of kills during each of them to `kills`."""
     chosen = [suite for suite in ALL if suite.name in suites]
     results: list[Result] = []
     for numbered in (False, True):
         here = [suite for suite in chosen if suite.numbered == numbered]
         here = [suite for suite in here if subset is None or _case_names(suite.name, subset)]
         if here:
-            results += _run_on_one(name, here, NUMBERED if numbered else {}, subset)
+            run = _Run(name, subset, plan, kills)
+            results += run.suites(here, NUMBERED if numbered else {})
     return results
 
 
-def _run_on_one(
-    name: str, suites: list[Suite], properties: dict[str, str], subset: str | None
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The suites of one target of one broker's kind."""
+
+    name: str
+    subset: str | None
+    plan: Plan
+    kills: dict[str, int]
+
+    def suites(self, suites: list[Suite], properties: dict[str, str]) -> list[Result]:
+        work = Path(tempfile.mkdtemp(prefix=f"conformance-{self.name}-"))
+        results: list[Result] = []
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, work, ignore_errors=True)
+            brokers = stack.enter_context(
+                targets.start(self.plan.target, self.name, work / "broker", properties)
+            )
+            for suite in sorted(suites, key=lambda suite: suite.stopped):
+                if suite.stopped:
+                    took = brokers.stop()
+                    print(f"--- {self.name} stopped in {took:.2f} s", flush=True)
+                results += self._suite(brokers, suite, work)
+            if not suites[-1].stopped:
+                for number, log in brokers.ended():
+                    print(f"--- broker {number} of {self.name} ended on its own: {log[-2000:]}")
+        return results
+
+    def _suite(self, brokers: ClusterProcesses, suite: Suite, work: Path) -> list[Result]:
+        if self.plan.target != KILLS or suite.stopped:
+            return _run_suite(brokers, suite.name, self.subset, work, self._options())
+        random = Random(f"{self.plan.seed} {suite.name}")
+        with BrokerKills(brokers, random) as kills:
+            results = _run_suite(
+                brokers, suite.name, self.subset, work, [*self._options(), "--kills"]
+            )
+        print(f"--- {kills.count} kills during {suite.name} against {self.name}", flush=True)
+        self.kills[suite.name] = kills.count
+        if kills.failure:
+            results.append(Result(suite.name, "the cluster", "failed", 0.0, kills.failure))
+        return results
+
+    def _options(self) -> list[str]:
+        """Cases that start a broker of their own kind run on the target `BROKER` only."""
+        return ["--broker", self.name] if self.plan.target == BROKER else []
+
+
+def _run_suite(
+    brokers: ClusterProcesses, suite: str, subset: str | None, work: Path, options: Sequence[str]
 ) -> list[Result]:
-    work = Path(tempfile.mkdtemp(prefix=f"conformance-{name}-"))
-    results: list[Result] = []
-    with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, work, ignore_errors=True)
-        broker = stack.enter_context(STARTERS[name](work / "broker", properties))
-        for suite in sorted(suites, key=lambda suite: suite.stopped):
-            if suite.stopped:
-                took = broker.stop()
-                print(f"--- {name} stopped in {took:.2f} s", flush=True)
-            results += _run_suite(broker, suite.name, subset, work)
-        if not suites[-1].stopped and broker.process.poll() is not None:
-            print(f"--- {name} ended on its own: {broker.log_text()[-2000:]}")
-    return results
-
-
-def _run_suite(broker: BrokerProcess, suite: str, subset: str | None, work: Path) -> list[Result]:
     """Run one suite as a process. The suite fails if it ends early or writes no results."""
-    print(f"--- {suite} against {broker.name}", flush=True)
+    print(f"--- {suite} against {brokers.name}", flush=True)
     lines = work / f"{suite}.jsonl"
     command = [
         sys.executable,
         "-m",
         f"conformance.{suite}",
         "--bootstrap-server",
-        broker.bootstrap,
-        "--log-dir",
-        str(broker.log_dir),
-        "--broker",
-        broker.name,
+        brokers.bootstrap,
+        *(word for each in brokers.log_dirs for word in ("--log-dir", str(each))),
         "--json",
         str(lines),
+        *options,
     ]
     command += ["--subset", subset] if subset else []
     began = time.monotonic()

@@ -17,13 +17,14 @@ def _files(context: Context, suffix: str) -> list[Path]:
     """Return the files of client topics, without empty files and deleted topics."""
     found = sorted(
         path
-        for path in context.need_log_dir().glob(f"*-*/*{suffix}")
+        for directory in context.need_log_dirs()
+        for path in directory.glob(f"*-*/*{suffix}")
         if not path.parent.name.startswith("__")
         and not path.parent.name.endswith("-delete")
         and 0 < path.stat().st_size <= LARGEST_BYTES
     )
     if not found:
-        raise Skip(f"no {suffix} files in {context.log_dir}")
+        raise Skip(f"no {suffix} files in {context.log_dirs}")
     return found
 
 
@@ -47,10 +48,13 @@ def _indexes(context: Context) -> None:
 
 def _offsets(context: Context) -> None:
     files = [
-        p for p in context.need_log_dir().glob("__consumer_offsets-*/*.log") if p.stat().st_size > 0
+        path
+        for directory in context.need_log_dirs()
+        for path in directory.glob("__consumer_offsets-*/*.log")
+        if path.stat().st_size > 0
     ]
     if not files:
-        raise Skip(f"no group has committed in {context.log_dir}")
+        raise Skip(f"no group has committed in {context.log_dirs}")
     output = dump(files, "--offsets-decoder", "--deep-iteration")
     assert "isvalid: false" not in output and "Unknown" not in output, output[:2000]
     assert '"offset":' in output and '"protocolType":"consumer"' in output, output[:2000]

@@ -6,12 +6,14 @@ second producer, and find and abort a hanging transaction.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from conformance import stacks
@@ -19,7 +21,7 @@ from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import TOOLS, produce_load, tool
 from conformance.differential.batches import batch, produce
-from conformance.differential.wire import Wire
+from conformance.differential.wire import ConnectionClosed, NoResponse, Wire
 from conformance.harness import Case, Context, Skip, main
 from odradek.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -30,9 +32,13 @@ from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRe
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.protocol.messages.produce_request import ProduceRequest
 from testkit.peer import PeerUnavailable, java_command
-from testkit.topics import create_topic
+from testkit.topics import create_topic, leader
 
 RECORDS = 5_000
+NOT_SERVING = (14, 15, 16, 51)
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and
+CONCURRENT_TRANSACTIONS while the previous transaction is completed.
+"""
 COMMAND = "TransactionsCommand"
 VERIFICATION = "transaction.partition.verification.enable"
 AWAY_S = 120.0
@@ -50,35 +56,65 @@ def _rows(output: str) -> list[dict[str, str]]:
     return [dict(zip(heads, line, strict=False)) for line in lines]
 
 
+Code = Callable[[Any], int]
+"""The error code of a response."""
+
+
+def _top_level(response: Any) -> int:
+    """Return the error code of a response that has one at its top level."""
+    code: int = response.error_code
+    return code
+
+
+def _added(response: Any) -> int:
+    [topic] = response.results_by_topic_v3_and_below
+    code: int = topic.results_by_partition[0].partition_error_code
+    return code
+
+
+def _ask(address: str, request: Any, version: int) -> Any:
+    """Send a request on a connection of its own: a broker may be killed before the next one."""
+    wire = Wire(address)
+    try:
+        wire.send(request, version)
+        return wire.receive()
+    finally:
+        wire.close()
+
+
 class _Producer:
     """A transactional producer on the wire protocol that leaves its transaction open."""
 
     def __init__(self, context: Context, transactional_id: str) -> None:
         self.id = transactional_id
-        self.wire = Wire(context.bootstrap)
-        self._until_coordinated()
-        response = self._until_serving(InitProducerIdRequest(transactional_id, 600_000), 4)
+        self._context = context
+        response = self._coordinated(InitProducerIdRequest(transactional_id, 600_000), 4)
+        assert response.error_code == 0, response
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
-    def call(self, request: Any, version: int) -> Any:
-        self.wire.send(request, version)
-        return self.wire.receive()
-
-    def _until_coordinated(self) -> None:
-        """Repeat the lookup: Kafka creates the coordinator's topic on the first request."""
+    def _coordinated(self, request: Any, version: int, code: Code = _top_level) -> Any:
+        """Send a request to the coordinator. Repeat it while the coordinator cannot serve."""
         deadline = time.monotonic() + AWAY_S
+        while True:
+            with contextlib.suppress(OSError, ConnectionClosed, NoResponse):
+                response = _ask(self._coordinator(), request, version)
+                if code(response) not in NOT_SERVING:
+                    return response
+            assert time.monotonic() < deadline, request
+            time.sleep(0.1)
+
+    def _coordinator(self) -> str:
+        """Return the address of the coordinator. Kafka creates its topic on the first request."""
         request = FindCoordinatorRequest(coordinator_keys=[self.id], key_type=1)
-        while self.call(request, 4).coordinators[0].error_code:
+        deadline = time.monotonic() + AWAY_S
+        while True:
+            for address in self._context.bootstrap.split(","):
+                with contextlib.suppress(OSError, ConnectionClosed, NoResponse):
+                    [found] = _ask(address, request, 4).coordinators
+                    if not found.error_code:
+                        return f"{found.host}:{found.port}"
             assert time.monotonic() < deadline, "no coordinator"
             time.sleep(0.1)
-
-    def _until_serving(self, request: Any, version: int) -> Any:
-        """Repeat while the coordinator loads or completes the previous transaction."""
-        deadline = time.monotonic() + AWAY_S
-        while (response := self.call(request, version)).error_code:
-            assert time.monotonic() < deadline, response
-            time.sleep(0.1)
-        return response
 
     def add(self, topic: str) -> None:
         request = AddPartitionsToTxnRequest(
@@ -87,8 +123,8 @@ class _Producer:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(topic, [0])],
         )
-        response = self.call(request, 3).results_by_topic_v3_and_below
-        assert response[0].results_by_partition[0].partition_error_code == 0, response
+        response = self._coordinated(request, 3, _added)
+        assert _added(response) == 0, response
 
     def send(self, topic: str, sequence: int = 0) -> None:
         """Send one record with an old timestamp, so that its transaction counts as old.
@@ -103,18 +139,20 @@ class _Producer:
         )
         request = produce(topic, data, acks=-1, transactional_id=self.id)
         deadline = time.monotonic() + AWAY_S
-        while code := self._sent(request):
+        while code := self._sent(topic, request):
             assert code in NOT_READY and time.monotonic() < deadline, code
             time.sleep(0.1)
 
-    def _sent(self, request: ProduceRequest) -> int:
-        code: int = self.call(request, 9).responses[0].partition_responses[0].error_code
-        return code
+    def _sent(self, topic: str, request: ProduceRequest) -> int:
+        with contextlib.suppress(OSError, ConnectionClosed, NoResponse):
+            response = _ask(leader(self._context.bootstrap, topic), request, 9)
+            code: int = response.responses[0].partition_responses[0].error_code
+            return code
+        return NOT_READY[0]
 
     def end(self, committed: bool) -> int:
         request = EndTxnRequest(self.id, self.producer_id, self.epoch, committed)
-        code: int = self.call(request, 3).error_code
-        return code
+        return _top_level(self._coordinated(request, 3))
 
 
 def _stream(context: Context) -> None:

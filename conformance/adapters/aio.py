@@ -9,7 +9,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from conformance.adapters.base import DEADLINE_S, SESSION_MS, Rec
+from conformance.adapters.base import DEADLINE_S, SESSION_MS, Rec, idempotence
 
 
 class AiokafkaClient:
@@ -32,7 +32,7 @@ class AiokafkaClient:
                 acks="all",
                 max_request_size=max_bytes + 1000,
                 compression_type=None if compression == "none" else compression,
-                enable_idempotence=idempotent,
+                enable_idempotence=idempotence(idempotent),
                 linger_ms=5,
             )
             async with producer:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from conformance.harness import KILLS_VARIABLE
+
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 DEADLINE_S = 240.0
 SESSION_MS = 60_000  # longer than a stall of the machine: an accidental rebalance repeats records
+
+
+def idempotence(requested: bool = False) -> bool:
+    """Return whether a producer must be idempotent. All are while brokers are killed.
+
+    Without idempotence a batch may be appended twice when its first response is lost.
+    """
+    return requested or KILLS_VARIABLE in os.environ
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from conformance.adapters.base import DEADLINE_S, SESSION_MS, Rec
+from conformance.adapters.base import DEADLINE_S, SESSION_MS, Rec, idempotence
 
 
 class ConfluentClient:
@@ -30,7 +30,7 @@ class ConfluentClient:
                 "bootstrap.servers": bootstrap,
                 "compression.type": compression,
                 "acks": "all",
-                "enable.idempotence": idempotent,
+                "enable.idempotence": idempotence(idempotent),
                 "message.max.bytes": max_bytes,
                 "linger.ms": 5,
             }

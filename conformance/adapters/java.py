@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 
 from conformance import stacks
-from conformance.adapters.base import DEADLINE_S, Rec
+from conformance.adapters.base import DEADLINE_S, Rec, idempotence
 from conformance.harness import Context, Skip
 from testkit.peer import PeerUnavailable, java_command
 
@@ -88,7 +88,7 @@ class JavaClient:
             "--request-required-acks",
             "all",
             "--command-property",
-            f"enable.idempotence={str(idempotent).lower()}",
+            f"enable.idempotence={str(idempotence(idempotent)).lower()}",
             "--reader-property",
             "parse.key=true",
             "--reader-property",

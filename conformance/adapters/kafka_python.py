@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from conformance.adapters.base import DEADLINE_S, SESSION_MS, Rec
+from conformance.adapters.base import DEADLINE_S, SESSION_MS, Rec, idempotence
 
 
 class KafkaPythonClient:
@@ -31,7 +31,7 @@ class KafkaPythonClient:
             acks="all",
             max_request_size=max_bytes + 1000,
             compression_type=None if compression == "none" else compression,
-            enable_idempotence=idempotent,
+            enable_idempotence=idempotence(idempotent),
             linger_ms=5,
         )
         try:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 
 from conformance import stacks
-from conformance.adapters.base import DEADLINE_S, Rec
+from conformance.adapters.base import DEADLINE_S, Rec, idempotence
 from conformance.harness import Skip
 
 SEPARATOR = "|"
@@ -22,6 +22,8 @@ def kcat(
     if program is None:
         raise Skip("kcat is not installed: it is the package `kcat` (or `kafkacat`) of the system")
     command = [program, "-b", bootstrap, "-m", str(METADATA_S), *arguments]
+    if "-P" in arguments and idempotence():
+        command += ["-X", "enable.idempotence=true"]
     done = stacks.run(command, stdin=stdin, timeout_s=timeout_s)
     assert done.returncode == 0, f"kcat {arguments} ended with {done.returncode}: {done.stderr}"
     return done.stdout

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -100,9 +100,16 @@ class BrokerProcess:
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
 
-def start_kafka(directory: Path, properties: Mapping[str, str] | None = None) -> BrokerProcess:
-    """Apache Kafka 4.3.0, one KRaft node, storage formatted beforehand."""
-    port, controller_port = free_ports(2)
+def start_kafka(
+    directory: Path,
+    properties: Mapping[str, str] | None = None,
+    ports: tuple[int, int] | None = None,
+) -> BrokerProcess:
+    """Start Apache Kafka 4.3.0 as one KRaft node. Format its storage before.
+
+    `ports` are those of the broker and the controller. Default: free ports.
+    """
+    port, controller_port = ports or free_ports(2)
     log_dir = directory / "kafka-logs"
     requested = _placed(properties, port)
     settings = {
@@ -186,7 +193,7 @@ def _placed(properties: Mapping[str, str] | None, port: int) -> dict[str, str]:
     return {k: v.replace("{address}", f"{HOST}:{port}") for k, v in (properties or {}).items()}
 
 
-STARTERS = {"kafka": start_kafka, "odradek": start_odradek}
+STARTERS: dict[str, Callable[..., BrokerProcess]] = {"kafka": start_kafka, "odradek": start_odradek}
 
 
 def free_ports(count: int) -> list[int]:
