@@ -72,6 +72,7 @@ ALL = (
     Suite("compaction"),
     Suite("from_kafka", starts_brokers=True),
     Suite("moving_in", starts_brokers=True),
+    Suite("cluster_tools", starts_brokers=True),
     Suite("histories"),
     Suite("kafka_streams"),
     Suite("kafka_connect"),

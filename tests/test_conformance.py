@@ -93,7 +93,7 @@ def test_no_pattern_permits_a_whole_scenario(pattern: str) -> None:
 
 def test_suites_that_start_their_own_brokers_run_on_one_broker_only() -> None:
     left_out = set(run.SUITES) - set(run.suites_of(CLUSTER))
-    assert left_out == {"from_kafka", "moving_in"}
+    assert left_out == {"from_kafka", "moving_in", "cluster_tools"}
     assert run.suites_of(BROKER) == run.SUITES
     assert run.suites_of(KILLS) == run.suites_of(CLUSTER)
 

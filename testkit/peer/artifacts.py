@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
+TOOLS_39_VERSION = "3.9.1"
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CACHE = ROOT / ".cache"
@@ -22,6 +23,14 @@ class PeerUnavailable(RuntimeError):
 def kafka_class_path() -> str:
     """Return the class path of Apache Kafka with all its tools. Fetch the jars on first use."""
     return f"{_jar_directory()}{os.sep}*"
+
+
+def tools_39_class_path() -> str:
+    """Return the class path of the tools of Kafka 3.9, of which later releases lack some."""
+    directory = CACHE / f"kafka-tools-{TOOLS_39_VERSION}"
+    if not directory.is_dir():
+        fetch(directory, "tools_39.xml")
+    return f"{directory}{os.sep}*"
 
 
 def program_class_path() -> str:
