@@ -4,6 +4,7 @@
 - Python blocks without a title share the names of one interpreter.
 - A block with a title is written to that file. A `test_*.py` that no command of the page names is
   run with pytest at the end.
+- A page may run on a cluster in this process. The blocks then use the addresses of all its brokers.
 - `127.0.0.1:9092` and `localhost:9092` stand for the address of the page's broker.
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 
 from odradek.pipeline.session import PACKAGES_LOCK, SHORT_LIFE
 from odradek.pipeline.user_lock import user_lock
-from odradek.testing import Broker
+from odradek.testing import Broker, Cluster
 from tests.docs.pages import ROOT, Block
 from tests.docs.spark_commands import SparkCommands
 
@@ -42,8 +43,9 @@ _ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):9092")
 class PageSession:
     """The state between the blocks of a page. Close it to end the broker."""
 
-    def __init__(self, directory: Path, spark: SparkCommands) -> None:
+    def __init__(self, directory: Path, spark: SparkCommands, brokers: int = 1) -> None:
         self._directory = directory
+        self._brokers = brokers
         self._spark = spark
         self._stack = contextlib.ExitStack()
         self._address = ""
@@ -147,7 +149,8 @@ class PageSession:
 
     def _with_address(self, text: str) -> str:
         if self._serving is None and not self._address:
-            self._set_address(self._stack.enter_context(Broker()).bootstrap_servers)
+            broker: Broker | Cluster = Broker() if self._brokers == 1 else Cluster(self._brokers)
+            self._set_address(self._stack.enter_context(broker).bootstrap_servers)
         return _ADDRESS.sub(self._address, text)
 
     def _set_address(self, address: str) -> None:

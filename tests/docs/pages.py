@@ -6,7 +6,9 @@ A comment before a block determines how the test treats the block:
 - ``<!-- fails -->``: the command ends with an error, as the page says.
 - ``<!-- own process -->``: the Python block starts Spark, so it runs in a process of its own.
 - ``<!-- output -->``: the text is the output of the block before. ``...`` matches any text.
-A block with a title is a file. A Python block without a title is run as a program.
+
+A page with the comment `CLUSTER` runs on a cluster. A block with a title is a file. A Python block
+without a title is run as a program.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ _COMMENT = re.compile(r"^ *<!-- (not run|fails|output|own process)(?:: (.+?))? -
 _TITLE = re.compile(r'title="([^"]+)"')
 _SNIPPET = re.compile(r'^--8<-- "(.+)"$', re.MULTILINE)
 
+CLUSTER = "<!-- the blocks of this page run on a cluster of three brokers -->"
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -54,6 +58,11 @@ def pages() -> list[Path]:
     """The pages that a reader gets: those of docs/, the README and the guide for contributors."""
     root = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     return [path for path in [*root, *sorted(DOCS.rglob("*.md"))] if path.exists()]
+
+
+def broker_count(path: Path) -> int:
+    """The number of brokers that a page needs."""
+    return 3 if CLUSTER in path.read_text(encoding="utf-8") else 1
 
 
 def read_blocks(path: Path) -> list[Block]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.page_session import PageSession, compare
-from tests.docs.pages import LANGUAGES, ROOT, Block, pages, prose, read_blocks
+from tests.docs.pages import LANGUAGES, ROOT, Block, broker_count, pages, prose, read_blocks
 from tests.docs.spark_commands import SparkCommands
 
 pytestmark = [
@@ -53,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCommands]:
 def test_commands_and_python_of_the_page_run(
     path: Path, tmp_path: Path, spark: SparkCommands
 ) -> None:
-    with PageSession(tmp_path, spark) as session:
+    with PageSession(tmp_path, spark, broker_count(path)) as session:
         for block in read_blocks(path):
             if _is_of_make(block):
                 continue
