@@ -39,15 +39,23 @@ COMMON = (
     *(f"fault {name}" for name in FAULTS),
 )
 FRESH_SEEDS_MIN = 30
-REQUIRED_ALONE = (
-    *COMMON,
+TRANSACTIONS = (
     "transactions committed, protocol 1",
     "transactions committed, protocol 2",
     "transactions aborted, protocol 1",
 )
+REQUIRED_ALONE = (*COMMON, *TRANSACTIONS)
 """What a series of runs of a single broker has to cover in a continuous integration."""
 REQUIRED_IN_CLUSTER = (
     *COMMON,
+    *TRANSACTIONS,
+    "transactions aborted, protocol 2",
+    "transactions aborted after an error",
+    "transactions completed by another coordinator",
+    "coordinator loads of transactions",
+    "coordinator replays checked",
+    "outcomes checked",
+    "markers checked",
     "batches acknowledged by all",
     "leader changes",
     "unclean elections",

@@ -11,7 +11,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.errors import ErrorCode
 from odradek.ids import Uuid
@@ -23,6 +23,9 @@ from tests.simulation.link import Link
 from tests.simulation.network import HostNetwork, SimulatedNetwork
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world_settings import PlannedTopic
+
+if TYPE_CHECKING:
+    from tests.simulation.coordinator_model import CoordinatorModel
 
 CALL_TIMEOUT_S = 5.0
 RETRY_S = 0.2
@@ -99,6 +102,10 @@ class World(Protocol):
     draining: bool
     tempo: float
 
+    @property
+    def coordinators(self) -> CoordinatorModel | None:
+        """The rules about coordinators. None for a single broker."""
+
     def next_process(self) -> int: ...
 
     def count(self, what: str, number: int = 1) -> None: ...
@@ -147,15 +154,20 @@ class Recorder:
 
 
 class Client:
-    """One client host: connections to brokers, and metadata."""
+    """One client: connections to brokers, and metadata.
 
-    def __init__(self, world: World, name: str) -> None:
+    Args:
+        name: Its name, also of its random numbers.
+        host: The host on which it runs. Default: one of its own, with its name.
+    """
+
+    def __init__(self, world: World, name: str, *, host: str = "") -> None:
         self.world = world
         self.name = name
         self.rng: random.Random = world.scheduler.stream(name)
         self.loop = world.client_loop
         self.bootstrap = world.bootstrap
-        self._port = HostNetwork(world.network, world.client_loop, name)
+        self._port = HostNetwork(world.network, world.client_loop, host or name)
         self._links: dict[tuple[str, int], Link] = {}
         self._connecting = asyncio.Lock()
         self.brokers: dict[int, tuple[str, int]] = {}

@@ -17,6 +17,7 @@ from odradek.ids import BrokerId
 from odradek.metadata import znodes
 from odradek.metadata.store.interface import Check, Create, Delete, Operation, Performed, Set
 from odradek.slicing import run_to_completion
+from tests.simulation.coordinator_model import FAMILIES, CoordinatorModel, CoordinatorObserver
 from tests.simulation.invariants import Chain, PartitionModel, PartitionState
 from tests.simulation.world_settings import CLUSTER_TOPICS, FLUSHES
 
@@ -54,6 +55,7 @@ class ClusterModel:
     Attributes:
         registered: The number of the process that the controller's record of each broker names.
         shrinks_by_lag: How many smaller ISRs leaders have proposed, because a follower lags.
+        coordinators: The rules about the internal topics.
     """
 
     def __init__(
@@ -71,12 +73,22 @@ class ClusterModel:
         self.shrinks_by_lag = 0
         self._report = report
         self._count = count
+        self.coordinators = CoordinatorModel(report, count, self.find)
         self._is_prepared = False
         self._processes: dict[int, tuple[int, int]] = {}
         self._images: dict[tuple[int, int], tuple[str, MetadataImage]] = {}
         self._positions: dict[str, tuple[int, int, int]] = {}
         self._producer_ids: set[int] = set()
         self._next_producer_id = 0
+
+    def find(self, topic: str, number: int) -> PartitionModel | None:
+        """Return the rules of a partition, or None if it does not exist."""
+        found = self.topics.get(topic)
+        return None if found is None else self.partitions.get((found.topic_id, number))
+
+    def coordinator_observer(self, machine: Machine) -> CoordinatorObserver:
+        """Return the observer of the coordinators of a broker."""
+        return CoordinatorObserver(machine, self.coordinators, self._report, self._count, self.find)
 
     # -- writes of controllers and brokers ---------------------------------------------------------
 
@@ -296,6 +308,18 @@ class ClusterModel:
                 problem = self._problem((topic.topic_id, number), replicas)
                 if problem:
                     found.append(f"{name}-{number}: {problem}")
+        return found
+
+    def unended(self) -> list[str]:
+        """Return the coordinators that do not serve, and the transactions that are open."""
+        found = [f"transaction {name} is open" for name in self.coordinators.open_transactions()]
+        for name in FAMILIES:
+            topic = self.topics.get(name)
+            for number in range(0 if topic is None else len(topic.replicas)):
+                model = self.find(name, number)
+                leader = -1 if model is None or model.state is None else model.state.leader
+                if leader < 0 or not self.observers[leader].serves(name, number):
+                    found.append(f"broker {leader} does not serve {name}-{number}")
         return found
 
     def _problem(self, key: PartitionKey, replicas: Sequence[int]) -> str:

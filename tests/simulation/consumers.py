@@ -49,8 +49,8 @@ class Position:
 class SimulatedConsumer(Client):
     """A consumer of assigned keys, read_committed or read_uncommitted."""
 
-    def __init__(self, world: World, name: str, *, committed: bool = True) -> None:
-        super().__init__(world, name)
+    def __init__(self, world: World, name: str, *, committed: bool = True, host: str = "") -> None:
+        super().__init__(world, name, host=host)
         self.committed = committed
         self.isolation = "read_committed" if committed else "read_uncommitted"
         self.record = Recorder(world)

@@ -7,7 +7,7 @@ code of the broker that changes state.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from odradek.errors import ErrorCode
 from odradek.records.batch import HEADER_BYTES, BatchHeader, crc_is_valid, parse_header
 from odradek.records.record import iter_records
+from tests.simulation.coordinator_model import FAMILIES
 from tests.simulation.disk import Directory, Inode
 from tests.simulation.invariants import (
     DROPPED,
@@ -64,6 +65,21 @@ class _Cursor:
     position: int = 0
 
 
+@dataclass(slots=True)
+class _Hint:
+    """The position in a file after the batches below an offset, which were read before."""
+
+    inode: Inode
+    truncations: int
+    offset: int
+    position: int
+
+    def applies(self, inode: Inode, truncations: int, start: int) -> bool:
+        """Return whether the batches from `start` on follow the position in this file."""
+        is_same = self.inode is inode and self.truncations == truncations
+        return is_same and self.offset <= start
+
+
 class Observer:
     """The models of all partitions of one machine.
 
@@ -91,6 +107,8 @@ class Observer:
         self._report = report
         self._partitions = partitions
         self._cursors: dict[PartitionKey, _Cursor] = {}
+        self._hints: dict[PartitionKey, _Hint] = {}
+        self._coordinators = None if cluster is None else cluster.coordinator_observer(machine)
         self._image: Any = None
         self._watched: list[Any] = []
         self._states: list[Any] = []
@@ -121,6 +139,8 @@ class Observer:
             isrs = [_isr_of(state) for _, state in self._led]
             if isrs != self._isrs:
                 self._isrs_changed(isrs)
+        if self._coordinators is not None:
+            self._coordinators.step(services.coordinators)
         self._steps += 1
         if self._steps % REPLAY_STEPS == 0:
             self.replay()
@@ -164,6 +184,9 @@ class Observer:
         self._watched, self._states, self._image = [], [], None
         self._led, self._isrs = [], []
         self._cursors.clear()
+        self._hints.clear()
+        if self._coordinators is not None:
+            self._coordinators.ended()
 
     def promised(self, key: PartitionKey, end: int) -> None:
         """Records below `end` were acknowledged, or read, in a topic that flushes each record."""
@@ -295,10 +318,53 @@ class Observer:
         self._cluster.check(key)
         shared = self._partitions[key]
         if shared.high_watermark > committed:
-            if shared.is_compacted:
-                new = self._keyed_records(partition.log, shared.newest.end)
-                shared.newest.add(new, shared.high_watermark)
+            self._follow_committed(key, partition, committed)
             self._cluster.check_flushed(key, partition.topic_partition.topic)
+
+    def _follow_committed(self, key: PartitionKey, partition: Any, committed: int) -> None:
+        """Read the batches above `committed` that were committed in this step, where it matters."""
+        assert self._cluster is not None
+        shared, coordinators = self._partitions[key], self._cluster.coordinators
+        topic, number = partition.topic_partition
+        end, log = shared.high_watermark, partition.log
+        if shared.is_compacted:
+            start = shared.newest.end
+            if topic in FAMILIES:
+                start = min(start, coordinators.end(topic, number, shared))
+            batches = [*self._batches(key, log, start, end)]
+            shared.newest.add(_keyed(batches), end)
+            if topic in FAMILIES:
+                coordinators.committed(topic, number, shared, batches)
+            return
+        new = shared.committed.headers[bisect_right(shared.committed.ends, committed) :]
+        if any(header.is_control for header in new):
+            for header, batch in self._batches(key, log, new[0].base_offset, end):
+                if header.is_control:
+                    coordinators.marker(topic, number, header, batch)
+
+    def _batches(
+        self, key: PartitionKey, log: Any, start: int, end: int
+    ) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Yield the batches from `start` to `end`. Do not read those again that come before."""
+        hint = self._hints.get(key)
+        segments = list(log.segments)
+        first = bisect_right([segment.base_offset for segment in segments], start) - 1
+        for segment in segments[max(first, 0) :]:
+            inode = self._inode(segment.file.path)
+            if inode is None:
+                return
+            data, position, offset = inode.data, 0, segment.base_offset
+            if hint is not None and hint.applies(inode, log.truncations, start):
+                position = hint.position
+            while position + HEADER_BYTES <= len(data):
+                header = parse_header(data, position)
+                after = position + header.size_bytes
+                if after > len(data) or header.base_offset >= end:
+                    break
+                if header.last_offset >= start:
+                    yield header, bytes(data[position:after])
+                position, offset = after, header.last_offset + 1
+            self._hints[key] = _Hint(inode, log.truncations, offset, position)
 
     def _directory_failed(self, key: PartitionKey, partition: Any, incarnation: int) -> None:
         """The log directory has failed in this step. A leader may have committed records before."""
@@ -463,8 +529,28 @@ class Observer:
         process = self.machine.process
         if process is None or not process.serves:
             return
-        for partition in list(process.broker.services.replica_manager._partitions.values()):
+        services = process.broker.services
+        for partition in list(services.replica_manager._partitions.values()):
             self._replay(partition)
+        if self._coordinators is not None:
+            self._coordinators.replay(services.coordinators, self._later)
+
+    def _later(self, topic: str, number: int, start: int) -> list[tuple[BatchHeader, bytes]] | None:
+        """Return the batches from `start` on of a partition that is led here, also uncommitted."""
+        for partition in self.machine.partitions():
+            if partition.topic_partition == (topic, number):
+                log = partition.log
+                if log.log_dir.offline or log.closed or log.is_truncating:
+                    return None
+                return [*self._batches(key_of(partition), log, start, log.log_end_offset)]
+        return None
+
+    def serves(self, topic: str, number: int) -> bool:
+        """Return whether the running broker serves the coordinator of an internal partition."""
+        process = self.machine.process
+        if process is None or not process.serves or self._coordinators is None:
+            return False
+        return self._coordinators.serves(process.broker.services.coordinators, topic, number)
 
     def _replay(self, partition: Any) -> None:
         model, log = self.models.get(key_of(partition)), partition.log
@@ -536,10 +622,8 @@ class Observer:
             while position + HEADER_BYTES <= len(data):
                 header = parse_header(data, position)
                 end = position + header.size_bytes
-                if header.last_offset >= start and not header.is_control and end <= len(data):
-                    for record in iter_records(bytes(data[position:end])):
-                        if record.key is not None:
-                            yield KeyedRecord(record.offset, record.key, record.value)
+                if header.last_offset >= start and end <= len(data):
+                    yield from _keyed([(header, bytes(data[position:end]))])
                 position = end
 
     def _replayed(self, model: ReplicaModel, log: Any) -> Iterator[str]:
@@ -600,6 +684,15 @@ class Observer:
                 return False
             node = node.names[part]
         return True
+
+
+def _keyed(batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[KeyedRecord]:
+    """Yield the records with a key. Markers have none."""
+    for header, batch in batches:
+        if not header.is_control:
+            for record in iter_records(batch):
+                if record.key is not None:
+                    yield KeyedRecord(record.offset, record.key, record.value)
 
 
 def _producers_of(log: Any) -> dict[int, Producer]:

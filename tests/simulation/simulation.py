@@ -19,10 +19,12 @@ from typing import Any
 from conformance.histories.history import FINAL_PROCESS, parse
 
 from odradek.metadata.store.interface import StoreFailure
+from odradek.metadata.topics import CONSUMER_OFFSETS
 from tests.simulation.admin import SimulatedAdmin
 from tests.simulation.client import Client, Key, history_line
 from tests.simulation.cluster_model import ClusterModel
 from tests.simulation.consumers import SimulatedConsumer
+from tests.simulation.coordinator_model import CoordinatorModel
 from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.exempt_keys import divide
@@ -42,12 +44,12 @@ from tests.simulation.transactors import PROTOCOL_1, PROTOCOL_2, SimulatedTransa
 from tests.simulation.tuning import tune
 from tests.simulation.world_settings import (
     BROKER_CONFIG,
-    CLUSTER_CONFIG,
     CLUSTER_TOPICS,
     FLUSHES,
     REPLICAS_MAX,
     SINGLE_TOPICS,
     PlannedTopic,
+    cluster_config,
 )
 
 RUN_S = 120
@@ -173,6 +175,7 @@ class Simulation:
         self._process = 0
         self._final = 0
         self.ensemble = SimulatedEnsemble(self.scheduler)
+        self.replicas_max = min(replicas_max, brokers)
         self.machines = self._machines(brokers)
         self.bootstrap = [(machine.host, PORT) for machine in self.machines]
         self.models: dict[tuple[bytes, int], PartitionModel] = {}
@@ -186,7 +189,6 @@ class Simulation:
         self.cluster.observers = self.observers
         self.ensemble.on_commit = self.cluster.written
         self.topics: Sequence[PlannedTopic] = CLUSTER_TOPICS if self.is_cluster else SINGLE_TOPICS
-        self.replicas_max = min(replicas_max, brokers)
         self.keys = self._keys()
         self.safe_keys = [
             key for key in self.keys if key.durable or not (self.power_cuts or self.is_cluster)
@@ -208,7 +210,7 @@ class Simulation:
                 self.network,
                 self._graveyard,
                 number,
-                CLUSTER_CONFIG if self.is_cluster else BROKER_CONFIG,
+                cluster_config(self.replicas_max) if self.is_cluster else BROKER_CONFIG,
                 self._stepped,
                 self._ended,
                 self.ensemble if self.is_cluster else None,
@@ -231,24 +233,11 @@ class Simulation:
             SimulatedProducer(self, "producer-1", idempotent=True),
             SimulatedProducer(self, "producer-2", idempotent=True),
             SimulatedProducer(self, "plain", idempotent=False),
-            *self._transactors(),
+            SimulatedTransactor(self, "transactor-1", protocol=PROTOCOL_1),
+            SimulatedTransactor(self, "transactor-2", protocol=PROTOCOL_2),
             SimulatedConsumer(self, "consumer-1"),
             SimulatedConsumer(self, "consumer-2", committed=False),
             self.admin,
-        ]
-
-    def _transactors(self) -> list[Client]:
-        """Return the transactional producers. In a cluster there are none.
-
-        The transaction coordinator does not write markers to partitions of other brokers yet.
-        """
-        if self.is_cluster:
-            return [
-                SimulatedProducer(self, f"producer-{number}", idempotent=True) for number in (3, 4)
-            ]
-        return [
-            SimulatedTransactor(self, "transactor-1", protocol=PROTOCOL_1),
-            SimulatedTransactor(self, "transactor-2", protocol=PROTOCOL_2),
         ]
 
     # -- interface of clients ----------------------------------------------------------------------
@@ -335,6 +324,11 @@ class Simulation:
 
     def producer_id_given(self, producer_id: int, to: str) -> None:
         self.cluster.producer_id_given(producer_id, to)
+
+    @property
+    def coordinators(self) -> CoordinatorModel | None:
+        """The rules about coordinators. None for a single broker."""
+        return self.cluster.coordinators if self.is_cluster else None
 
     def _promised(self, key: Key, end: int) -> None:
         for name, view in self.admin.topics.items():
@@ -488,8 +482,10 @@ class Simulation:
             self.violation("the cluster has not recovered: a probe has not ended")
 
     def _is_stable(self) -> bool:
-        """Whether no transaction is open in any partition of the history."""
-        topics = {key.topic for key in self.keys}
+        """Whether no transaction is open, neither in a coordinator nor in any partition."""
+        topics = {key.topic for key in self.keys} | {CONSUMER_OFFSETS}
+        if self.is_cluster and self.cluster.unended():
+            return False
         return all(
             partition.log.last_stable_offset == partition.log.high_watermark
             for machine in self.machines
@@ -500,8 +496,13 @@ class Simulation:
     def _finish(self) -> None:
         """Wait for the end of all transactions, read everything, and check the history."""
         stable_us = self.scheduler.now_us + STABLE_S * SECOND
-        if not self.scheduler.run_until(stable_us, lambda: self._failed() or self._is_stable()):
-            self.violation("a transaction is still open")
+        while not (stable := self._is_stable()) and self.scheduler.now_us < stable_us:
+            self._until_us(self.scheduler.now_us + CHECK_US)
+            if self.violations:
+                return
+        if not stable:
+            what = self.cluster.unended() if self.is_cluster else []
+            self.violation(f"a transaction is still open: {what}")
         if self.violations:
             return
         readers = [

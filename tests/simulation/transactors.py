@@ -1,12 +1,16 @@
 """Transactional producers of a simulation, with the first or the second protocol (KIP-890).
 
-Each operation is one transaction of sends, which is committed or aborted. After an error that a
-client cannot repair, the next incarnation initializes the transactional id again. That fences the
-old one and aborts its transaction.
+Each operation is one transaction of sends, which is committed or aborted. As in Kafka's client,
+some errors abort the transaction, and the producer goes on. After others the next incarnation
+initializes the transactional id again. That fences the old one and aborts its transaction.
+
+A client with little patience aborts while its produce request may still be in flight. With the
+first protocol it then asks for a new epoch, because sequences may be missing (KIP-360).
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from odradek.errors import ErrorCode
@@ -17,8 +21,6 @@ from odradek.protocol.messages.add_partitions_to_txn_request import (
 from odradek.protocol.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 from odradek.protocol.messages.end_txn_request import EndTxnRequest
 from odradek.protocol.messages.end_txn_response import EndTxnResponse
-from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
-from odradek.protocol.messages.find_coordinator_response import FindCoordinatorResponse
 from odradek.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from odradek.protocol.messages.init_producer_id_response import InitProducerIdResponse
 from odradek.protocol.messages.produce_request import (
@@ -29,22 +31,34 @@ from odradek.protocol.messages.produce_request import (
 from odradek.protocol.messages.produce_response import ProduceResponse
 from odradek.records.record import Record, build_batch
 from tests.simulation.client import RETRIABLE, Client, Key, Recorder, Retry, World
+from tests.simulation.coordinator_link import TRANSACTION, CoordinatorLink
 from tests.simulation.scheduler import SECOND
 
 THINK_S_MAX = 5.0
 PATIENCE_US = 20 * SECOND
+SEND_PATIENCE_S = (1.0, 20.0)
 TRANSACTION_TIMEOUT_MS = 15_000
 SENDS_MAX = 4
 ABORT_RATE = 0.2
-TRANSACTION = 1
-"""Type of a coordinator's key."""
 PROTOCOL_1, PROTOCOL_2 = 1, 2
 PRODUCE_VERSIONS = {PROTOCOL_1: 11, PROTOCOL_2: 12}
 END_VERSIONS = {PROTOCOL_1: 4, PROTOCOL_2: 5}
+ABORTABLE = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""Errors after which the producer aborts the transaction and goes on."""
 
 
 class Fatal(Exception):
     """This incarnation of the producer cannot go on."""
+
+
+class Abortable(Exception):
+    """The transaction has to be aborted. The producer can go on."""
 
 
 class SimulatedTransactor(Client):
@@ -53,8 +67,9 @@ class SimulatedTransactor(Client):
     def __init__(self, world: World, name: str, *, protocol: int) -> None:
         super().__init__(world, name)
         self.protocol = protocol
-        self._coordinator: tuple[str, int] | None = None
+        self.coordinator = CoordinatorLink(self, TRANSACTION, name)
         self._committing = False
+        self._is_begun = False
         self._given = -1
         self._restart()
 
@@ -81,78 +96,107 @@ class SimulatedTransactor(Client):
                 self._restart()
                 return
             self.record.event("ok")
-        await self._transaction(deadline_us)
+        if await self._is_ready():
+            await self._transaction(deadline_us)
+
+    async def _is_ready(self) -> bool:
+        """Prepare a transaction. Return whether one can begin."""
+        return True
 
     async def _transaction(self, deadline_us: int) -> None:
+        """Send to one or two keys, and commit or abort."""
         keys = self.rng.sample(self.world.safe_keys, 2)
         sends: list[list[Any]] = [
             [self.rng.choice(keys).number, self.record.value(), None, "info"]
             for _ in range(self.rng.randint(1, SENDS_MAX))
         ]
-        by_number = {key.number: key for key in keys}
         planned = [send[:2] for send in sends]
-        self.record.begin("txn", sends=planned, protocol=self.protocol)
+        self.record.begin("txn", sends=planned, protocol=self.protocol, **self._named())
         self._committing = False
+        self._is_begun = self.protocol == PROTOCOL_2
+        since = self._log_end()
         commits = self.rng.random() >= ABORT_RATE
         try:
-            added = set[Key]()
-            for send in sends:
-                key = by_number[send[0]]
-                if self.protocol == PROTOCOL_1 and key not in added:
-                    await self.until(deadline_us, lambda key=key: self._add_partition(key))
-                    added.add(key)
-                sequence = self._sequences.get(key, 0)
-                self._sequences[key] = sequence + 1
-                await self.until(
-                    deadline_us,
-                    lambda key=key, send=send, sequence=sequence: self._send(key, send, sequence),
-                )
+            try:
+                await self._perform(keys, sends, deadline_us)
+                await self._add_offsets(deadline_us)
+            except (Retry, Abortable) as error:
+                self.world.count("transactions aborted after an error")
+                await self._abort(deadline_us, since)
+                self._finish("fail", sends, str(error))
+                return
             if commits:
                 self._committing = True
-                self.record.event("committing", sends=sends)
-            await self.until(deadline_us, lambda: self._end(commits))
-        except (Retry, Fatal) as error:
+                self.record.event("committing", sends=sends, **self._seen())
+            await self.until(deadline_us, lambda: self._end(commits, since))
+        except (Retry, Abortable, Fatal) as error:
             self.world.count("transactions given up")
-            status = "info" if self._committing else "fail"
-            self.record.event(status, error=str(error), sends=sends, protocol=self.protocol)
+            self._finish("info" if self._committing else "fail", sends, str(error))
             self._restart()
             return
         what = "transactions committed" if commits else "transactions aborted"
         self.world.count(f"{what}, protocol {self.protocol}")
-        self.record.event("ok" if commits else "fail", sends=sends, protocol=self.protocol)
+        self._finish("ok" if commits else "fail", sends)
+
+    def _named(self) -> dict[str, Any]:
+        """Return further fields of the operation."""
+        return {}
+
+    def _seen(self) -> dict[str, Any]:
+        """Return further fields of the commit."""
+        return {}
+
+    def _finish(self, status: str, sends: list[list[Any]], error: str = "") -> None:
+        """Record the outcome of a transaction."""
+        seen = self._seen()
+        self.record.event(status, error=error, sends=sends, protocol=self.protocol, **seen)
+
+    async def _add_offsets(self, deadline_us: int) -> None:
+        """Add the positions of the reads to the transaction, if it has any."""
+
+    async def _perform(self, keys: list[Key], sends: list[list[Any]], deadline_us: int) -> None:
+        """Send all records. With the first protocol, add their partitions before."""
+        by_number, added = {key.number: key for key in keys}, set[Key]()
+        patience_s = self.rng.choice(SEND_PATIENCE_S)
+        for send in sends:
+            key = by_number[send[0]]
+            if self.protocol == PROTOCOL_1 and key not in added:
+                await self.until(deadline_us, lambda key=key: self._add_partition(key))
+                added.add(key)
+            sequence = self._sequences.get(key, 0)
+            self._sequences[key] = sequence + 1
+            send_us = min(deadline_us, self.world.scheduler.now_us + int(patience_s * SECOND))
+            try:
+                async with asyncio.timeout(patience_s):
+                    await self.until(send_us, lambda k=key, s=send, n=sequence: self._send(k, s, n))
+            except TimeoutError:
+                raise Abortable("a send was not answered in time") from None
+
+    async def _abort(self, deadline_us: int, since: int) -> None:
+        """Abort after an error. Sends without a response may still reach the partition."""
+        await self.until(deadline_us, lambda: self._end(False, since))
+        if self.protocol == PROTOCOL_1:
+            identity = self.producer_id, self.epoch
+            await self.until(deadline_us, lambda: self._init(*identity))
 
     # -- requests ----------------------------------------------------------------------------------
 
-    def _check(self, code: int) -> None:
-        """Raise Retry or Fatal for an error of the coordinator or a partition."""
+    def check_transaction(self, code: int) -> None:
+        """Raise Retry, Abortable or Fatal for an error of the coordinator or a partition."""
         if not code:
             return
+        self.coordinator.check(code)
         error = ErrorCode(code)
         self.world.count(f"transaction error {error.name}")
         if error in RETRIABLE:
-            if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
-                self._coordinator = None
             raise Retry(error.name)
-        raise Fatal(error.name)
+        raise Abortable(error.name) if error in ABORTABLE else Fatal(error.name)
 
-    async def _to_coordinator(self, request: Any, response: type[Any], version: int) -> Any:
-        if self._coordinator is None:
-            find = FindCoordinatorRequest("", TRANSACTION, [self.name])
-            address = self.rng.choice(self.world.bootstrap)
-            found = await self.call(address, find, FindCoordinatorResponse, 4)
-            (coordinator,) = found.coordinators
-            self._check(coordinator.error_code)
-            self._coordinator = (coordinator.host, coordinator.port)
-        try:
-            return await self.call(self._coordinator, request, response, version)
-        except Retry:
-            self._coordinator = None
-            raise
-
-    async def _init(self) -> None:
-        request = InitProducerIdRequest(self.name, TRANSACTION_TIMEOUT_MS)
-        response = await self._to_coordinator(request, InitProducerIdResponse, 4)
-        self._check(response.error_code)
+    async def _init(self, producer_id: int = -1, epoch: int = -1) -> None:
+        """Initialize the transactional id, or get the next epoch after this one."""
+        request = InitProducerIdRequest(self.name, TRANSACTION_TIMEOUT_MS, producer_id, epoch)
+        response, _ = await self.coordinator.call(request, InitProducerIdResponse, 4)
+        self.check_transaction(response.error_code)
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
         if self.epoch == 0 and self.producer_id != self._given:
             self._given = self.producer_id
@@ -162,9 +206,10 @@ class SimulatedTransactor(Client):
     async def _add_partition(self, key: Key) -> None:
         topic = AddPartitionsToTxnTopic(key.topic, [key.partition])
         request = AddPartitionsToTxnRequest([], self.name, self.producer_id, self.epoch, [topic])
-        response = await self._to_coordinator(request, AddPartitionsToTxnResponse, 3)
+        response, _ = await self.coordinator.call(request, AddPartitionsToTxnResponse, 3)
         (result,) = response.results_by_topic_v3_and_below
-        self._check(result.results_by_partition[0].partition_error_code)
+        self.check_transaction(result.results_by_partition[0].partition_error_code)
+        self._is_begun = True
 
     async def _send(self, key: Key, send: list[Any], sequence: int) -> None:
         address, _ = await self.leader(key.topic, key.partition)
@@ -180,18 +225,30 @@ class SimulatedTransactor(Client):
         topic = TopicProduceData(key.topic, partition_data=[data])
         request = ProduceRequest(self.name, -1, 5_000, [topic])
         version = PRODUCE_VERSIONS[self.protocol]
-        response = await self.call(address, request, ProduceResponse, version)
+        response, step = await self.timed_call(address, request, ProduceResponse, version)
         part = response.responses[0].partition_responses[0]
         if part.error_code in RETRIABLE:
             self.topics.pop(key.topic, None)
-        self._check(part.error_code)
+        if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            return
+        self.check_transaction(part.error_code)
         send[2] = part.base_offset
-        self.world.acknowledged(key, part.base_offset, part.base_offset, -1)
+        self.world.acknowledged(key, part.base_offset, part.base_offset, -1, step)
 
-    async def _end(self, commits: bool) -> None:
-        request = EndTxnRequest(self.name, self.producer_id, self.epoch, commits)
-        response = await self._to_coordinator(request, EndTxnResponse, END_VERSIONS[self.protocol])
-        self._check(response.error_code)
+    def _log_end(self) -> int:
+        """Return the end of the coordinator's log before the transaction."""
+        rules = self.world.coordinators
+        return 0 if rules is None else rules.log_of(self.name).end
+
+    async def _end(self, commits: bool, since: int) -> None:
+        identity = self.producer_id, self.epoch
+        request = EndTxnRequest(self.name, *identity, commits)
+        version = END_VERSIONS[self.protocol]
+        response, step = await self.coordinator.call(request, EndTxnResponse, version)
+        self.check_transaction(response.error_code)
+        # Without a partition, an abort with the first protocol may find the transaction before.
+        if self.world.coordinators is not None and self._is_begun:
+            self.world.coordinators.outcome_sent(self.name, identity, commits, since, step)
         if self.protocol == PROTOCOL_2:
             self.producer_id, self.epoch = response.producer_id, response.producer_epoch
             self._sequences = {}

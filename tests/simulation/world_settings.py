@@ -34,14 +34,16 @@ SINGLE_TOPICS = (
 CLUSTER_TOPICS = (
     PlannedTopic("triple", 2, 3, configs={MIN_ISR: "2"}),
     PlannedTopic("flushed", 1, 3, configs={MIN_ISR: "2", **FLUSHES}),
-    PlannedTopic("pair", 1, 2, configs={"compression.type": "gzip"}),
-    PlannedTopic("single", 1, configs=FLUSHES),
-    PlannedTopic("risky", 1, 2, durable=False, configs={UNCLEAN: "true"}),
+    PlannedTopic("pair", 1, 2, configs={"compression.type": "gzip", MIN_ISR: "1"}),
+    PlannedTopic("single", 1, configs={MIN_ISR: "1", **FLUSHES}),
+    PlannedTopic("risky", 1, 2, durable=False, configs={UNCLEAN: "true", MIN_ISR: "1"}),
 )
+INTERNAL_PARTITIONS = 2
+"""Partitions of each internal topic."""
 BROKER_CONFIG = {
     "log.cleaner.backoff.ms": "3000",
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.num.partitions": "2",
+    "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
+    "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "log.retention.check.interval.ms": "5000",
     "auto.create.topics.enable": "false",
@@ -57,7 +59,20 @@ CLUSTER_CONFIG = {
     "request.timeout.ms": "3000",
     "leader.imbalance.check.interval.seconds": "15",
     "unclean.leader.election.interval.ms": "5000",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
 }
+
+
+def cluster_config(replicas: int) -> dict[str, str]:
+    """Return the configs of the brokers of a cluster, as `odradek cluster up` sets them.
+
+    Args:
+        replicas: The number of replicas of the internal topics. Their minimal ISR is one less.
+    """
+    min_isr = str(max(replicas - 1, 1))
+    return {
+        **CLUSTER_CONFIG,
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": min_isr,
+        MIN_ISR: min_isr,
+    }
