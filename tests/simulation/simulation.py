@@ -29,6 +29,7 @@ from tests.simulation.ensemble import SimulatedEnsemble
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
 from tests.simulation.exempt_keys import divide
 from tests.simulation.graveyard import Graveyard
+from tests.simulation.group_members import CLASSIC, CONSUMER, GroupMember, GroupProcessor
 from tests.simulation.injected_errors import InjectedError, InjectedErrors
 from tests.simulation.invariants import NO_STEP, PartitionModel
 from tests.simulation.machine import PORT, Machine
@@ -235,9 +236,19 @@ class Simulation:
             SimulatedProducer(self, "plain", idempotent=False),
             SimulatedTransactor(self, "transactor-1", protocol=PROTOCOL_1),
             SimulatedTransactor(self, "transactor-2", protocol=PROTOCOL_2),
+            *(self._group_clients() if self.is_cluster else ()),
             SimulatedConsumer(self, "consumer-1"),
             SimulatedConsumer(self, "consumer-2", committed=False),
             self.admin,
+        ]
+
+    def _group_clients(self) -> list[Client]:
+        """Return two clients of a group of each protocol. One of them commits in transactions."""
+        return [
+            GroupMember(self, "member-1", "classic-group", CLASSIC),
+            GroupProcessor(self, "processor-1", "classic-group", CLASSIC, protocol=PROTOCOL_1),
+            GroupMember(self, "member-2", "consumer-group", CONSUMER),
+            GroupProcessor(self, "processor-2", "consumer-group", CONSUMER, protocol=PROTOCOL_2),
         ]
 
     # -- interface of clients ----------------------------------------------------------------------

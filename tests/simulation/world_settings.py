@@ -59,6 +59,9 @@ CLUSTER_CONFIG = {
     "request.timeout.ms": "3000",
     "leader.imbalance.check.interval.seconds": "15",
     "unclean.leader.election.interval.ms": "5000",
+    "group.initial.rebalance.delay.ms": "200",
+    "group.consumer.min.session.timeout.ms": "8000",
+    "group.consumer.session.timeout.ms": "8000",
 }
 
 
