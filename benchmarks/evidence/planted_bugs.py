@@ -30,8 +30,12 @@ BUGS = {
     "high-watermark-below-min-isr": "the high watermark advances below the minimum ISR",
     "unclean-replica-in-elr": "an unclean replica stays in the ELR (KIP-966)",
     "sendfile-above-high-watermark": "sendfile above the high watermark",
+    "served-before-commit": "a coordinator serves before its load is committed",
+    "markers-with-newest-epoch": "markers with the newest epoch instead of the loaded one",
+    "no-verification-guard": "no verification guard (KIP-890)",
+    "failed-write-ends-shard": "a failed write ends a shard for the life of the process",
 }
-"""By the names in `tests.simulation.cluster_mutants`."""
+"""By the names in `cluster_mutants` and `coordinator_mutants` of `tests.simulation`."""
 SEEDS_EACH = 1_000
 SEEDS_A_RECORD = 1_000_000
 FIRST_SEED = 5_000_000

@@ -19,6 +19,7 @@ from benchmarks.evidence.simulations import LOADS, Simulations, final, hours
 from testkit.source_state import Source
 from tests.simulation.__main__ import Batch, _options
 from tests.simulation.cluster_mutants import CLUSTER_MUTANTS
+from tests.simulation.coordinator_mutants import COORDINATOR_MUTANTS
 from tests.simulation.simulation import Outcome
 
 SOURCE = Source("c" * 40, "t" * 40, False)
@@ -185,7 +186,8 @@ def test_a_batch_that_is_added_again_replaces_the_earlier_one() -> None:
 
 
 def test_the_planted_bugs_are_those_of_the_simulated_cluster() -> None:
-    assert [*BUGS] == [mutant.name for mutant in CLUSTER_MUTANTS]
+    mutants = (*CLUSTER_MUTANTS, *COORDINATOR_MUTANTS)
+    assert [*BUGS] == [mutant.name for mutant in mutants]
 
 
 def test_each_bug_has_five_attempts_with_seeds_of_their_own() -> None:

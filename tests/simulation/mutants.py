@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.simulation.cluster_mutants import CLUSTER_MUTANTS
+from tests.simulation.coordinator_mutants import COORDINATOR_MUTANTS
 from tests.simulation.planting import Mutant, Patches
 from tests.simulation.simulation import Outcome, Simulation
 
@@ -140,6 +141,7 @@ MUTANTS = {
     mutant.name: mutant
     for mutant in (
         *CLUSTER_MUTANTS,
+        *COORDINATOR_MUTANTS,
         Mutant(
             "ack-before-fsync",
             "with flush.messages=1 records are acknowledged and committed by the append",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from odradek.metadata.znodes import CONTROLLER, decode_controller
 from odradek.protocol.api_keys import ApiKey
-from tests.simulation.combined_faults import COMBINED_FAULTS, CombinedFaults
+from tests.simulation.combined_faults import COMBINED_FAULTS
+from tests.simulation.coordinator_faults import COORDINATOR_FAULTS, CoordinatorFaults
 from tests.simulation.scheduler import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ CLUSTER_FAULTS = {
     "slow link": 2,
     "stall fetches": 2,
     **COMBINED_FAULTS,
+    **COORDINATOR_FAULTS,
 }
 """Faults that only a cluster of several brokers has."""
 
@@ -79,10 +81,11 @@ class Nemesis:
             faults = {name: weight for name, weight in faults.items() if "power" not in name}
         self._names = list(faults)
         self._weights = [weight * self._rng.choice(SWARM_FACTORS) for weight in faults.values()]
-        combined = CombinedFaults(simulation, self._rng, self)
+        combined = CoordinatorFaults(simulation, self._rng, self)
+        of_steps = {*COMBINED_FAULTS, *COORDINATOR_FAULTS}
         self._causes: dict[str, Callable[[Machine], bool]] = {
             name: getattr(combined, name.replace(" ", "_"))
-            if name in COMBINED_FAULTS
+            if name in of_steps
             else getattr(self, "_" + name.replace(" ", "_").replace("-", "_"))
             for name in faults
         }

@@ -6,6 +6,7 @@ import pytest
 
 from odradek.log.unified_log import UnifiedLog
 from tests.simulation.cluster_mutants import CLUSTER_MUTANTS
+from tests.simulation.coordinator_mutants import COORDINATOR_MUTANTS
 from tests.simulation.mutants import MUTANTS, RUNS_MAX, hunt, planted
 from tests.simulation.planting import Patches
 
@@ -23,7 +24,8 @@ SINGLE_BROKER = (
     "no-dedupe",
 )
 """Mutants of a single broker that are found within a few runs."""
-ROTATION = (*SINGLE_BROKER, *(mutant.name for mutant in CLUSTER_MUTANTS))
+OF_CLUSTERS = (*CLUSTER_MUTANTS, *COORDINATOR_MUTANTS)
+ROTATION = (*SINGLE_BROKER, *(mutant.name for mutant in OF_CLUSTERS))
 
 
 def in_rotation(day: int) -> list[str]:
@@ -47,7 +49,7 @@ def test_a_planted_bug_is_found(number: int) -> None:
 
 
 def test_the_rotation_has_all_planted_bugs_of_a_cluster() -> None:
-    assert len(CLUSTER_MUTANTS) == 13
+    assert len(OF_CLUSTERS) == 17
     days = range(len(ROTATION))
     assert {name for day in days for name in in_rotation(day)} == set(ROTATION)
 
