@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -349,15 +350,19 @@ async def test_damaged_log_is_read_again_in_the_next_leader_epoch(
         assert committed(state) == 1
 
 
+@pytest.mark.parametrize(
+    "error",
+    [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), OSError(errno.EMFILE, "Too many open files")],
+    ids=["storage", "descriptors"],
+)
 @on_loop
 async def test_log_that_cannot_be_read_now_is_loaded_again_without_a_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async with coordinator(tmp_path) as state:
         runtime = state.groups.runtime
         write(state, offset(1))
         with monkeypatch.context() as patch:
-            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
             patch.setattr(runtime._loader, "load", failing(error))
             elect(state, 1)
             await runtime.loads_done()

@@ -325,7 +325,8 @@ class CoordinatorRuntime(Generic[S]):
 
     def _load_failed(self, partition: int, life: ShardLife, load: int, error: Exception) -> None:
         """Log a failed load, and load again after a pause unless the log is damaged."""
-        is_damaged = not isinstance(error, KafkaError)
+        # A file may be unreadable for a while only, for example without a free descriptor.
+        is_damaged = not isinstance(error, KafkaError | OSError)
         actions = life.load_failed(load, is_damaged=is_damaged)
         if actions.reload_ms:
             logger.error(

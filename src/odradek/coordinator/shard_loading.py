@@ -212,8 +212,8 @@ class ShardLoader:
         """Replay the whole log into the shard. Return the log end offset that was loaded.
 
         Raises:
-            KafkaError: The log cannot be read now.
-            ValueError, OSError: A batch is damaged.
+            KafkaError, OSError: The log cannot be read now.
+            ValueError: A batch is damaged.
         """
         async with self._loading:
             self._decode.begin(log.topic_partition)
