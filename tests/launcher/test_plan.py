@@ -9,6 +9,8 @@ import pytest
 
 from odradek.cli.serve import _parser
 from odradek.launcher.plan import (
+    BrokerPlan,
+    ZooKeeperPlan,
     exit_text,
     last_words,
     plan_cluster,
@@ -72,6 +74,23 @@ def test_the_shell_reads_the_line_as_the_command() -> None:
     (broker,) = plan_cluster(DIRECTORY, 1, 9092).brokers
     command = broker.command("/usr/bin/python")
     assert shlex.split(shell_line(command)) == command
+
+
+def test_a_broker_and_zookeeper_listen_on_another_host_on_request() -> None:
+    broker = BrokerPlan(1, 9092, DIRECTORY, "10.0.0.4:2181", host="10.0.0.1")
+    assert broker.command("python")[4:6] == ["--listen", "10.0.0.1:9092"]
+    zookeeper = ZooKeeperPlan(2181, DIRECTORY, host="10.0.0.4")
+    assert zookeeper.address == "10.0.0.4:2181"
+    assert any("clientPortAddress=10.0.0.4\n" in text for text in zookeeper.files().values())
+
+
+def test_zookeeper_logs_expired_sessions_on_request() -> None:
+    quiet, verbose = (
+        "".join(ZooKeeperPlan(2181, DIRECTORY, logs_sessions=each).files().values())
+        for each in (False, True)
+    )
+    assert "logger.sessions.level = INFO" in verbose
+    assert "logger.sessions" not in quiet
 
 
 def test_zookeeper_reads_its_files_from_its_directory() -> None:

@@ -34,6 +34,10 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 rootLogger.level = WARN
 rootLogger.appenderRef.console.ref = console
 """
+LOG_OF_SESSIONS = """\
+logger.sessions.name = org.apache.zookeeper.server.ZooKeeperServer
+logger.sessions.level = INFO
+"""
 
 
 def replication_configs(brokers: int) -> dict[str, str]:
@@ -63,6 +67,7 @@ class BrokerPlan:
         log_dir: Its log directory.
         zookeeper: ``HOST:PORT[/PATH]``.
         configs: Further broker configs.
+        host: The address on which it listens. Default: the loopback interface.
     """
 
     broker_id: int
@@ -70,10 +75,11 @@ class BrokerPlan:
     log_dir: Path
     zookeeper: str
     configs: Mapping[str, str] = field(default_factory=dict)
+    host: str = HOST
 
     @property
     def address(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def command(self, python: str) -> list[str]:
         """Return the command line, with the Python interpreter at the path `python`."""
@@ -98,15 +104,19 @@ class ZooKeeperPlan:
         port: Its port on the loopback interface.
         directory: The place of its configuration and data.
         syncs: Whether a write is synced to the disk before its response.
+        host: The address on which it listens. Default: the loopback interface.
+        logs_sessions: Whether its log has a line for each session that expires.
     """
 
     port: int
     directory: Path
     syncs: bool = True
+    host: str = HOST
+    logs_sessions: bool = False
 
     @property
     def address(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def data(self) -> Path:
@@ -118,13 +128,14 @@ class ZooKeeperPlan:
             f"tickTime={TICK_MS}",
             f"dataDir={self.data}",
             f"clientPort={self.port}",
-            f"clientPortAddress={HOST}",
+            f"clientPortAddress={self.host}",
             f"maxSessionTimeout={SESSION_MS_MAX}",
             "maxClientCnxns=0",
             "admin.enableServer=false",
         )
         configuration = "".join(f"{line}\n" for line in lines)
-        return {self._configuration: configuration, self._logging: LOG_CONFIGURATION}
+        logging = LOG_CONFIGURATION + (LOG_OF_SESSIONS if self.logs_sessions else "")
+        return {self._configuration: configuration, self._logging: logging}
 
     def command(self, java: str, jars: Sequence[Path]) -> list[str]:
         """Return the command line, with the path of `java` and the jars of the class path."""

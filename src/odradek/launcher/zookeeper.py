@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from odradek.launcher.child import Child, wait_for
-from odradek.launcher.plan import HOST, ZooKeeperPlan
+from odradek.launcher.plan import ZooKeeperPlan
 from odradek.launcher.programs import ZooKeeperPrograms, find_programs
 from odradek.launcher.readiness import zookeeper_serves
 
@@ -20,6 +20,7 @@ class ZooKeeperServer:
         plan: Port and directory. The directory is created if it is missing.
         programs: Java and the jars. Default: those of this machine.
         keeps: Descriptors that the process inherits.
+        prefix: A command that runs the server, such as the one that enters a network namespace.
 
     Raises:
         ZooKeeperUnavailable: Java or the jars are missing.
@@ -31,13 +32,13 @@ class ZooKeeperServer:
         programs: ZooKeeperPrograms | None = None,
         *,
         keeps: Sequence[int] = (),
+        prefix: Sequence[str] = (),
     ) -> None:
         programs = programs or find_programs()
         self.plan = plan
         log_file = plan.directory.with_name(f"{plan.directory.name}.log")
-        self.child = Child(
-            "ZooKeeper", plan.command(programs.java, programs.jars), log_file, keeps=keeps
-        )
+        command = [*prefix, *plan.command(programs.java, programs.jars)]
+        self.child = Child("ZooKeeper", command, log_file, keeps=keeps)
 
     @property
     def address(self) -> str:
@@ -65,7 +66,7 @@ class ZooKeeperServer:
         self.child.start()
         try:
             wait_for(
-                lambda: zookeeper_serves(HOST, self.port),
+                lambda: zookeeper_serves(self.plan.host, self.port),
                 [self.child],
                 "ZooKeeper to serve",
                 START_TIMEOUT_S,
