@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import closing
+
 import pytest
 
 from odradek.client.connection import ClientConnection
-from odradek.testing.link_proxies import Separation, sender_of
+from odradek.testing.link_proxies import (
+    CLIENTS,
+    Conditions,
+    Direction,
+    LinkProxies,
+    Separation,
+    sender_of,
+)
 
+LIMIT_S = 60.0
 CUT = Separation(frozenset({2, 3}))
 
 
@@ -38,3 +49,43 @@ def test_the_store_is_cut_off_on_request() -> None:
 def test_the_first_request_names_its_sender(client_id: str, sender: int | None) -> None:
     request = ClientConnection(client_id).api_versions("odradek", "0")
     assert sender_of(bytes(request)) == sender
+
+
+@pytest.mark.parametrize(
+    ("direction", "delay_s"),
+    [
+        (("broker-1", "broker-2"), None),
+        (("broker-2", "broker-1"), 0.0),
+        ((CLIENTS, "broker-2"), 0.5),
+        (("broker-2", CLIENTS), 0.0),
+    ],
+)
+def test_the_bytes_of_one_direction_are_held_or_slow(
+    direction: Direction, delay_s: float | None
+) -> None:
+    held = frozenset({("broker-1", "broker-2")})
+    conditions = Conditions(held, {(CLIENTS, "broker-2"): 1000})
+    assert conditions.delay_s(direction, 500) == delay_s
+
+
+def test_held_bytes_arrive_after_the_direction_is_free_again() -> None:
+    request = bytes(ClientConnection("broker-1-fetcher").api_versions("odradek", "0"))
+    with socket.create_server(("127.0.0.1", 0)) as behind, closing(LinkProxies()) as proxies:
+        behind.settimeout(LIMIT_S)
+        port = proxies.to_broker(2, behind.getsockname()[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as sender:
+            sender.sendall(request)
+            receiver, _ = behind.accept()
+            with receiver:
+                receiver.settimeout(LIMIT_S)
+                assert receiver.recv(len(request), socket.MSG_WAITALL) == request
+                proxies.hold(Conditions(frozenset({("broker-1", "broker-2")})))
+                sender.sendall(request)
+                receiver.sendall(b"response")  # the other direction is free
+                assert sender.recv(8, socket.MSG_WAITALL) == b"response"
+                receiver.setblocking(False)
+                with pytest.raises(BlockingIOError):
+                    receiver.recv(1)
+                proxies.hold(Conditions())
+                receiver.settimeout(LIMIT_S)
+                assert receiver.recv(len(request), socket.MSG_WAITALL) == request
