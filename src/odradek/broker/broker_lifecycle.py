@@ -352,7 +352,12 @@ class BrokerLifecycle:
             return False  # in this step. The node has ended with the session
         self._registered_session_id = session_id
         self.broker_epoch = self.registered_epoch = created.stat.czxid
-        logger.info("broker %d is registered with epoch %d", self._node_id, self.broker_epoch)
+        logger.info(
+            "broker %d is registered with epoch %d in session 0x%x",
+            self._node_id,
+            self.broker_epoch,
+            session_id,
+        )
         self._registered()
         return True
 

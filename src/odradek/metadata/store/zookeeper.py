@@ -318,7 +318,16 @@ class ZooKeeperStore(StoreSession):
 
     def _start_watchdog(self, client: _Client) -> None:
         limit_ms = self.session_timeout_ms / WATCHDOG_SHARE
-        watchdog = self._watchdog = SessionWatchdog(limit_ms, self._clock, client.end)
+
+        def end_session() -> None:
+            logger.warning(
+                "the event loop was blocked for a third of the session timeout of %d ms, so the "
+                "session with ZooKeeper ends",
+                self.session_timeout_ms,
+            )
+            client.end()
+
+        watchdog = self._watchdog = SessionWatchdog(limit_ms, self._clock, end_session)
         run = partial(watchdog.run, client.stopped.wait)
         self._executors.start_thread(run, "odradek-session-watchdog")
 
