@@ -11,6 +11,7 @@ from benchmarks.evidence import (
     measured,
     paper,
     planted_bugs,
+    process_faults,
     simulations,
     time_slices,
 )
@@ -44,6 +45,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         histories.KafkaHistories(),
         histories.Mutants(),
         leader_kills.LeaderKills(),
+        process_faults.ProcessFaults(),
         time_slices.TimeSlices(),
         simulations.Simulations(),
         planted_bugs.PlantedBugs(),

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -59,7 +59,7 @@ class Client:
     def __init__(self, fleet: Fleet, settings: Settings) -> None:
         self.fleet = fleet
         self.settings = settings
-        self.command = command_of(settings.role)
+        self.command = [*fleet.prefix, *command_of(settings.role)]
         self.retired = False
         self.process: subprocess.Popen[str] | None = None
         self.thread = threading.Thread(target=self._live, daemon=True)
@@ -98,11 +98,15 @@ class Client:
 
 
 class Fleet:
-    """All clients of a run. The run owns the fleet, and the nemesis acts on the clients."""
+    """All clients of a run. The run owns the fleet, and the nemesis acts on the clients.
 
-    def __init__(self, history: HistoryFile, errors: IO[str]) -> None:
+    `prefix` is a command that runs a client, such as the one that enters a network namespace.
+    """
+
+    def __init__(self, history: HistoryFile, errors: IO[str], prefix: Sequence[str] = ()) -> None:
         self.history = history
         self.errors = errors
+        self.prefix = list(prefix)
         self.clients: list[Client] = []
         self.ending = threading.Event()
         self._numbers = iter(range(1, 1 << 30))

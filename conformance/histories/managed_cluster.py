@@ -11,7 +11,7 @@ import hashlib
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -139,15 +139,8 @@ class ManagedCluster:
         in_sync = self._await_in_sync(list(partitions.values()))
         for broker in self.brokers.values():
             broker.close()
-        for key, partition in partitions.items():
-            name = f"{partition.topic}-{partition.partition}"
-            logs = {
-                str(number): digest(broker.process.log_dir / name)
-                for number, broker in self.brokers.items()
-                if (broker.process.log_dir / name).is_dir()
-            }
-            isr = in_sync.get((partition.topic, partition.partition), [])
-            history.event("replicas", key=key, in_sync=isr, logs=logs)
+        log_dirs = {number: each.process.log_dir for number, each in self.brokers.items()}
+        record_replicas(history, partitions, in_sync, log_dirs)
 
     def _await_in_sync(
         self, partitions: Sequence[TopicPartition]
@@ -168,6 +161,31 @@ class ManagedCluster:
             if time.monotonic() > deadline:
                 return in_sync
             time.sleep(CHECK_S)
+
+
+def record_replicas(
+    history: HistoryFile,
+    partitions: Mapping[int, TopicPartition],
+    in_sync: Mapping[tuple[str, int], Sequence[int]],
+    log_dirs: Mapping[int, Path],
+) -> None:
+    """Write a `replicas` event for each partition, by its key. The brokers have stopped.
+
+    Args:
+        history: The history.
+        partitions: The partitions by key.
+        in_sync: The brokers that were in sync at the end.
+        log_dirs: The log directory of each broker.
+    """
+    for key, partition in partitions.items():
+        name = f"{partition.topic}-{partition.partition}"
+        logs = {
+            str(number): digest(log_dir / name)
+            for number, log_dir in log_dirs.items()
+            if (log_dir / name).is_dir()
+        }
+        isr = in_sync.get((partition.topic, partition.partition), [])
+        history.event("replicas", key=key, in_sync=list(isr), logs=logs)
 
 
 def digest(directory: Path) -> list[Any]:

@@ -130,10 +130,10 @@ def run(plan: Plan, directory: Path, history_path: Path) -> Report:
         history = HistoryFile(history_path)
         stack.callback(history.close)
         errors = stack.enter_context((directory / "clients.err").open("w", encoding="utf-8"))
-        base = _settings(plan, bootstrap)
-        _record_test(plan, history)
+        base = base_settings(plan, bootstrap)
+        record_test(plan, history)
         check = broker.check if broker else _nothing_to_check
-        _create_topics(base, plan.brokers, check)
+        create_topics(base, plan.brokers, check)
         fleet = Fleet(history, errors)
         for settings in crew(plan, base):
             fleet.add(settings)
@@ -202,7 +202,8 @@ def _broker(plan: Plan, directory: Path) -> Iterator[ManagedBroker | ManagedClus
         managed.close()
 
 
-def _record_test(plan: Plan, history: HistoryFile) -> None:
+def record_test(plan: Plan, history: HistoryFile) -> None:
+    """Write the first line of a history."""
     shown = {
         # A record must not depend on the place of the virtual environment.
         "broker": (plan.start or "at an address").replace(sys.executable, "python"),
@@ -217,7 +218,8 @@ def _record_test(plan: Plan, history: HistoryFile) -> None:
     history.event("test", **shown)
 
 
-def _settings(plan: Plan, bootstrap: str) -> Settings:
+def base_settings(plan: Plan, bootstrap: str) -> Settings:
+    """Return the settings that all clients have in common, with names of this run."""
     run_id = f"h{plan.seed}-{time.time_ns() // 1_000_000:x}"
     return Settings(
         bootstrap=bootstrap,
@@ -258,7 +260,8 @@ def crew(plan: Plan, base: Settings) -> Iterator[Settings]:
             yield settings
 
 
-def _create_topics(settings: Settings, brokers: int, check: Callable[[], None]) -> None:
+def create_topics(settings: Settings, brokers: int, check: Callable[[], None]) -> None:
+    """Create the topics of a run."""
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
     factor, min_isr = replication(max(1, brokers))
     config = {"min.insync.replicas": str(min_isr)}

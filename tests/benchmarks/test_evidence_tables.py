@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from benchmarks.evidence import __main__ as evidence
-from benchmarks.evidence import compared, histories, kills, leader_kills, pages
+from benchmarks.evidence import compared, histories, kills, leader_kills, pages, process_faults
 from benchmarks.evidence import record as records
 from benchmarks.evidence.catalogue import EXPERIMENTS
 from benchmarks.evidence.experiment import RUNNING
 from benchmarks.evidence.plots import PLOTS, Plot
 from benchmarks.evidence.record import FOLDER, Record, Unit, Values
+from conformance.faults.schedule import DECK
 from conformance.histories.mutants import MUTANTS
 
 from testkit.peer.artifacts import ROOT
@@ -328,6 +329,59 @@ def test_a_run_with_killed_leaders_that_shows_nothing_is_a_defect(
     record = record_of("leader-kills", {"seed 1": leader_run_of(1, 10, **values)})
     assert text in experiment.snippets(record)["leader-kills"]
     assert experiment.defect(record) == "runs with anomalies: 1"
+
+
+def fault_run_of(seed: int, **values: object) -> Values:
+    run = {"seed": seed, "src_commit": "a1b2c3d4e5", "faults_all": 25, "sigkills": 15,
+           "processes_killed": 20, "prepared_kills": 2, "during": 3, "complete": True,
+           "faults": {"kill-leader": 5, "one-way": 1}, "sessions": {"SIGKILL": 15},
+           "acknowledged": {"producer": 600, "plain": 400}, "records_read": 7_000,
+           "transactions": {"1": {"ok": 90, "fail": 10}}, "network": "TCP proxies",
+           "anomalies": {}, "broken": ""}  # fmt: skip
+    return {**run, **values}
+
+
+def test_faults_on_processes_go_on_until_there_are_enough_faults_and_sigkills() -> None:
+    experiment = EXPERIMENTS["process-faults"]
+    record = record_of("process-faults", {}, seed=7)
+    while (key := experiment.next_unit(record)) is not None:
+        seed = int(key.removeprefix("seed "))
+        record.units.append(Unit(key, "", 100.0, 0.0, fault_run_of(seed, sigkills=14)))
+    assert [unit.key for unit in record.units] == [f"seed {seed}" for seed in range(7, 29)]
+    found = experiment.snippets(record)
+    assert (
+        "| 7 | `a1b2c3d` | 25 | 14 | 20 | 2 | 3 | 1,000 | 90 | 7,000 | 15 | TCP proxies | 0 |"
+        in found["process-faults"]
+    )
+    assert found["process-faults.summary"] == (
+        "22 runs, 550 faults, of which 308 are SIGKILLs of 440 processes. 22,000 acknowledged "
+        "records outside of transactions, 0 anomalies, 0 failed runs. Faults: kill-leader 110, "
+        "one-way 22. Expired sessions by cause: SIGKILL 330."
+    )
+    assert experiment.verdict(record) == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"anomalies": {"lost-write": 2}}, "**lost-write 2**"),
+        ({"complete": False}, "**the final reads did not end**"),
+        ({"broken": "waited 90 s for a leader"}, "**waited 90 s for a leader**"),
+    ],
+)
+def test_a_run_with_faults_on_processes_that_has_failed_is_a_defect_of_its_commit(
+    values: Values, text: str
+) -> None:
+    experiment = EXPERIMENTS["process-faults"]
+    record = record_of("process-faults", {"seed 1": fault_run_of(1, **values)})
+    assert text in experiment.snippets(record)["process-faults"]
+    assert experiment.verdict(record) == ""
+    record.commit = "a1b2c3d4e5"
+    assert experiment.verdict(record) == "runs of this commit with anomalies: 1"
+
+
+def test_the_faults_of_the_experiment_are_a_deck() -> None:
+    assert sum(DECK.values()) == process_faults.FAULTS_A_RUN
 
 
 def test_a_mutant_is_run_until_it_is_found_and_at_most_five_times() -> None:
