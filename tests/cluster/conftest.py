@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from testkit.peer import BrokerProcess
-from testkit.peer.server import start_odradek
+from testkit.peer.artifacts import ROOT
+from testkit.peer.server import python_path, start_odradek
 from testkit.zookeeper import ZooKeeperProcess, start_zookeeper
 
 SESSION_MS = 3_000
@@ -36,16 +38,27 @@ class Processes:
     def bootstrap(self) -> str:
         return ",".join(each.bootstrap for each in self.brokers.values())
 
-    def start(self, *broker_ids: int) -> None:
+    def start(
+        self, *broker_ids: int, source: Path = ROOT, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Start brokers from a source tree."""
         for broker_id in broker_ids:
             properties = {
                 "zookeeper.session.timeout.ms": str(SESSION_MS),
                 "broker.session.timeout.ms": str(SESSION_MS),
+                **(configs or {}),
             }
             options = ("--broker-id", str(broker_id), "--zookeeper", self.connect)
             self.brokers[broker_id] = start_odradek(
-                self.directory / str(broker_id), properties, options=options
+                self.directory / str(broker_id), properties, source, options=options
             )
+
+    def upgrade(self, broker_id: int) -> None:
+        """Stop a broker and start it again from this source tree."""
+        former = self.brokers[broker_id]
+        former.stop()
+        environment = {**former.environment, "PYTHONPATH": python_path(ROOT)}
+        self.brokers[broker_id] = replace(former, environment=environment).restart()
 
     def restart(self, broker_id: int) -> None:
         """Start a broker again that was stopped or killed."""
