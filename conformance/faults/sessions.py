@@ -1,9 +1,9 @@
 """The causes of expired sessions. Pure.
 
 ZooKeeper logs each session that expires. A broker logs each session that it has lost. Both must
-have a cause among the faults of the run: the end of the broker's process, or a time in which the
-broker could not reach ZooKeeper or ZooKeeper did not run. A cause must have lasted for half of the
-session timeout at least, because a client pings after a third of it.
+have a cause among the faults of the run. A cause is the end of the broker's process, or a time in
+which the broker could not reach ZooKeeper, or ZooKeeper did not run. It must have lasted for half
+of the session timeout at least, because a client pings after a third of it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """A session that expired, by the log of ZooKeeper or by that of the broker."""
+    """An expired session, by the log of ZooKeeper or the broker's log."""
 
     at: float
     broker: int
