@@ -228,6 +228,11 @@ class FaultCluster:
                 return found.controller_id
         return None
 
+    def pids(self) -> dict[int, int]:
+        """Return the pids of the brokers that run."""
+        running = [each for each in self.brokers.values() if each.is_running]
+        return {each.number: each.child.pid for each in running}
+
     def responding(self) -> list[FaultBroker]:
         return [each for each in self.brokers.values() if each.is_running and not each.is_paused]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from conformance.faults.sessions import (
     lost_by_broker,
     registered_in,
 )
+from conformance.faults.starvation import STARVED, Starvation
 from conformance.histories.analysis import Report, analyse, figures
 from conformance.histories.clients import Fleet, HistoryFile
 from conformance.histories.finals import finish
@@ -46,8 +46,6 @@ from conformance.histories.run import (
 CREW = {"txn": 2, "producer": 1, "plain": 1, "consumer": 2}
 REPORTED_LATE_S = 5.0
 """Most time by which a session expires, or a broker notices it, after the session timeout."""
-STALL_PROBE_S = 0.2
-STALL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -63,29 +61,6 @@ class Outcome:
     report: Report
     values: dict[str, Any]
     failure: str = ""
-
-
-@dataclass(slots=True)
-class Stalls:
-    """Times in which this machine stood still, found by a thread that sleeps."""
-
-    found: list[Cause] = field(default_factory=list)
-    _ended: threading.Event = field(default_factory=threading.Event)
-
-    def __enter__(self) -> Stalls:
-        threading.Thread(target=self._probe, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-
-    def _probe(self) -> None:
-        began = time.time()
-        while not self._ended.wait(STALL_PROBE_S):
-            now = time.time()
-            if now - began > STALL_PROBE_S + STALL_S:
-                self.found.append(Cause("the machine stood still", None, began, now))
-            began = now
 
 
 @contextlib.contextmanager
@@ -125,19 +100,21 @@ def run(
     plan = Plan(seed, 0.0, start="odradek", clients=CREW, brokers=BROKERS, on_zookeeper=True)
     failure, began = "", time.monotonic()
     with contextlib.ExitStack() as stack:
-        stalls = stack.enter_context(Stalls())
         cluster = stack.enter_context(running(directory))
         history = HistoryFile(history_path)
         stack.callback(history.close)
         errors = stack.enter_context((directory / "clients.err").open("w", encoding="utf-8"))
         record_test(plan, history)
+        starvation = Starvation(cluster.pids)
+        starvation.start()
         fleet = Fleet(history, errors, cluster.network.prefix(CLIENTS))
         stack.callback(fleet.kill)
         try:
             nemesis = _play(plan, cluster, fleet, history, schedule.steps(seed, faults))
         except BrokerEnded as error:
             failure, nemesis = str(error), None
-        sessions = _sessions(cluster, [*cluster.causes, *stalls.found])
+        starved = starvation.stop()
+        sessions = _sessions(cluster, starved)
     with history_path.open(encoding="utf-8") as lines:
         report = analyse(parse(lines))
     values = {
@@ -147,7 +124,7 @@ def run(
         "seconds": round(time.monotonic() - began, 1),
         "sessions": sessions[0],
         "unnamed_sessions": sessions[1],
-        "stalls": len(stalls.found),
+        "starved_s": round(sum(each.ended - each.began for each in starved), 1),
         **_numbers(nemesis, report),
     }
     if sessions[1] and not failure:
@@ -197,12 +174,13 @@ def _play(
     return nemesis
 
 
-def _sessions(cluster: FaultCluster, causes: list[Cause]) -> tuple[dict[str, int], list[str]]:
+def _sessions(cluster: FaultCluster, starved: list[Cause]) -> tuple[dict[str, int], list[str]]:
     """Return the number of expired sessions by cause, and those without a cause."""
+    ends = [end for broker in cluster.brokers.values() for end in broker.ends]
+    causes = [*cluster.causes, *ends, *starved]
     owners: dict[int, tuple[int, int]] = {}
     expiries: list[Expiry] = []
     for number, broker in cluster.brokers.items():
-        causes = causes + broker.ends
         for process in range(1, broker.process + 1):
             log = broker.log_of(process).read_text("utf-8", errors="replace")
             for session in registered_in(log):
@@ -214,7 +192,7 @@ def _sessions(cluster: FaultCluster, causes: list[Cause]) -> tuple[dict[str, int
     unnamed = []
     for each in expiries:
         cause = cause_of(each, causes, SESSION_MS / 1000, REPORTED_LATE_S)
-        if cause and each.source == "ZooKeeper":
+        if cause and (each.source == "ZooKeeper" or cause == STARVED):
             found[cause] += 1
         elif not cause:
             at = time.strftime("%H:%M:%S", time.localtime(each.at))

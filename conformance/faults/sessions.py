@@ -3,7 +3,8 @@
 ZooKeeper logs each session that expires. A broker logs each session that it has lost. Both must
 have a cause among the faults of the run. A cause is the end of the broker's process, or a time in
 which the broker could not reach ZooKeeper, or ZooKeeper did not run. It must have lasted for half
-of the session timeout at least, because a client pings after a third of it.
+of the session timeout at least, because a client pings after a third of it. The last cause is a
+broker that has waited for the processor (`starvation`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Cause:
         began, ended: Seconds since the epoch. `ended` is infinite for a process that has ended.
         process: The number of the broker's process, from 1, if the cause is its end. It is a
             cause for the sessions of this process.
+        share: The least part of the session timeout that it must have lasted.
     """
 
     text: str
@@ -36,6 +38,7 @@ class Cause:
     began: float
     ended: float
     process: int | None = None
+    share: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,6 @@ def cause_of(expiry: Expiry, causes: Sequence[Cause], timeout_s: float, slack_s:
                 return cause.text
             continue
         lasted = min(cause.ended, expiry.at) - cause.began
-        if cause.began <= expiry.at and cause.ended >= since and lasted >= timeout_s / 2:
+        if cause.began <= expiry.at and cause.ended >= since and lasted >= timeout_s * cause.share:
             return cause.text
     return ""
