@@ -44,6 +44,7 @@ AGAIN_S = 0.1
 STATE_S = 90.0
 """The cluster must reach a state that it was expected to reach within this time."""
 STOP_S = 60.0
+CONNECTION_MS = 120_000
 GROUP, TRANSACTION = 0, 1
 PREPARED = ["PrepareCommit", "PrepareAbort"]
 R = TypeVar("R", bound=Message)
@@ -299,6 +300,8 @@ def _broker_plan(number: int, log_dir: Path, network: Network) -> BrokerPlan:
             "group.initial.rebalance.delay.ms": "0",
             "replica.lag.time.max.ms": str(LAG_MS),
             "zookeeper.session.timeout.ms": str(SESSION_MS),
+            # A broker may start while ZooKeeper is down. By default it ends, as Kafka does.
+            "zookeeper.connection.timeout.ms": str(CONNECTION_MS),
             "broker.session.timeout.ms": str(SESSION_MS),
         },
         host,
