@@ -34,9 +34,10 @@ class ProcessFaults(CommandExperiment):
     keeps_earlier = True
 
     def settings(self, scale: float) -> Values:
+        faults_all = max(5, round(FAULTS_ALL * scale))
         return {
-            "faults_each": FAULTS_A_RUN,
-            "faults_all": max(1, round(FAULTS_ALL * scale)),
+            "faults_each": min(FAULTS_A_RUN, faults_all),
+            "faults_all": faults_all,
             "sigkills_all": max(1, round(SIGKILLS_ALL * scale)),
         }
 
