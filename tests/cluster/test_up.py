@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
+from odradek.launcher.readiness import accepts
 from testkit.peer.server import free_ports
 
 LIMIT_S = 120.0
@@ -110,6 +111,9 @@ def test_a_broker_can_be_killed_and_started_again_by_hand(up: Up, tmp_path: Path
             shlex.split(killed["command_line"]), stdout=log, stderr=subprocess.STDOUT
         )
     try:
+        # The killed broker is among the replicas in sync until its session ends.
+        while not accepts(killed["port"]):
+            assert by_hand.poll() is None
         _await_replicas(admin, "t", [1, 2, 3])
         texts = up.end()
         assert (
