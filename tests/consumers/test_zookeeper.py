@@ -232,6 +232,12 @@ def test_a_lost_session_delivers_and_commits_nothing(
     other.close()
 
 
+def suspend(pid: int) -> None:
+    """Suspend a child of this process. A busy machine delivers the signal later than it is sent."""
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
 def test_nothing_is_delivered_past_the_session_timeout_without_a_response(
     cluster: RegisteredTopics, zookeeper: ZooKeeperProcess
 ) -> None:
