@@ -43,7 +43,7 @@ from tests.simulation.transactors import (
     SimulatedTransactor,
 )
 
-THINK_S_MAX = 4.0
+THINK_S_MAX = 6.0
 PATIENCE_US = 8 * SECOND
 POLLED_MAX = 2
 LEAVE_RATE = 0.02

@@ -35,7 +35,7 @@ from odradek.protocol.messages.sync_group_response import SyncGroupResponse
 from tests.simulation.client import Client, Key, Retry
 from tests.simulation.coordinator_link import CoordinatorLink
 
-SESSION_TIMEOUT_MS = 8_000
+SESSION_TIMEOUT_MS = 12_000
 REBALANCE_TIMEOUT_MS = 4_000
 """A JoinGroup waits so long for the other members. It is less than the client's timeout."""
 CONSUMER_TYPE = "consumer"

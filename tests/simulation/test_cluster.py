@@ -35,6 +35,11 @@ def test_three_brokers_keep_all_invariants(seed: int) -> None:
         "logs truncated",
         "controller changes",
         "images compared",
+        "transactions committed, protocol 1",
+        "transactions committed, protocol 2",
+        "coordinator replays checked",
+        "offsets committed, classic group",
+        "offsets committed, consumer group",
     ):
         assert outcome.counts[what], what
 

@@ -60,8 +60,8 @@ CLUSTER_CONFIG = {
     "leader.imbalance.check.interval.seconds": "15",
     "unclean.leader.election.interval.ms": "5000",
     "group.initial.rebalance.delay.ms": "200",
-    "group.consumer.min.session.timeout.ms": "8000",
-    "group.consumer.session.timeout.ms": "8000",
+    "group.consumer.min.session.timeout.ms": "12000",
+    "group.consumer.session.timeout.ms": "12000",
 }
 
 
