@@ -10,7 +10,7 @@ import sys
 from functools import partial
 
 from benchmarks.evidence.paired import Row
-from benchmarks.loads import drop_topic, fresh_topic, measured
+from benchmarks.loads import Driven, drop_topic, fresh_topic, measured
 from testkit.peer.server import BrokerProcess
 
 COMMITS = 100_000
@@ -18,7 +18,7 @@ TRANSACTIONS = 500
 MEMBERS = 50
 
 
-def client(broker: BrokerProcess, module: str, topic: str, **options: int) -> dict[str, float]:
+def client(broker: Driven, module: str, topic: str, **options: str | int) -> dict[str, float]:
     """Run a load with a client program. Return its output and the broker's CPU seconds."""
     command = [sys.executable, "-m", f"benchmarks.{module}", broker.bootstrap, topic]
     for key, value in options.items():
@@ -34,7 +34,7 @@ def commits(
     seen = client(
         broker, "commits", topic, commits=count, connections=connections, in_flight=in_flight
     )
-    return _rate(seen, "commits", 1000)
+    return rate_of(seen, "commits", 1000)
 
 
 def transactions(
@@ -44,10 +44,10 @@ def transactions(
     two = fresh_topic(broker, 2)
     seen = client(broker, "transactions", two, transactions=count, producers=producers)
     drop_topic(broker, two)
-    return _rate(seen, "transactions", 1)
+    return rate_of(seen, "transactions", 1)
 
 
-def _rate(seen: dict[str, float], unit: str, per: int) -> dict[str, float]:
+def rate_of(seen: dict[str, float], unit: str, per: int) -> dict[str, float]:
     """Return units per second, CPU milliseconds for `per` units, and the client's CPU."""
     return {
         "rate": seen[unit] / seen["seconds"],

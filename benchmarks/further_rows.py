@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from benchmarks.loads import (
     GIB,
     LOAD_TIMEOUT_S,
     MILLION,
+    Driven,
     drop_topic,
     fresh_topic,
     measured,
@@ -61,7 +62,12 @@ _TIMESTAMPS = struct.Struct(">qq")
 
 
 def producers(
-    broker: BrokerProcess, topic: str, count: int, records: int, keys: int = 0
+    broker: Driven,
+    topic: str,
+    count: int,
+    records: int,
+    keys: int = 0,
+    acknowledged: Sequence[str] = ("acks=1",),
 ) -> dict[str, float]:
     """`programs/Producers.java` with batches of 50 records: its result and the broker's CPU."""
     command = java_command(
@@ -72,7 +78,7 @@ def producers(
         str(records),
         str(VALUE_BYTES),
         str(keys),
-        "acks=1",
+        *acknowledged,
         f"batch.size={BATCH_OF_50_BYTES}",
         "linger.ms=5",
     )

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -48,29 +49,55 @@ class Load:
     run: Callable[[BrokerProcess, str, float], Measure]
 
 
-def fresh_topic(broker: BrokerProcess, partitions: int = 1) -> str:
+class Driven(Protocol):
+    """A broker or a cluster that a load drives."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes whose CPU time counts."""
+
+    @property
+    def replication_factor(self) -> int: ...
+
+
+class Running(Driven, Protocol):
+    """A broker or a cluster that its owner can stop."""
+
+    def stop(self) -> object: ...
+
+
+def fresh_topic(broker: Driven, partitions: int = 1) -> str:
     """A topic whose files go soon after its deletion."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
-    new = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "1000"})
+    config = {"file.delete.delay.ms": "1000"}
+    new = NewTopic(name, partitions, broker.replication_factor, config=config)
     admin.create_topics([new])[name].result(30)
     return name
 
 
-def drop_topic(broker: BrokerProcess, name: str) -> None:
+def drop_topic(broker: Driven, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
     admin.delete_topics([name])[name].result(60)
 
 
-def measured(broker: BrokerProcess, command: list[str]) -> tuple[str, float]:
+def used_cpu_s(broker: Driven) -> float:
+    """User and system time of the processes so far."""
+    return sum(map(cpu_seconds, broker.pids))
+
+
+def measured(broker: Driven, command: list[str]) -> tuple[str, float]:
     """Run a client to its end. Return its output and the broker's CPU seconds during the run."""
-    before = cpu_seconds(broker.pid)
+    before = used_cpu_s(broker)
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False, cwd=ROOT
     )
     # The broker's remaining work for this load (a flush of a queue, a close) is included.
     time.sleep(0.2)
-    used = cpu_seconds(broker.pid) - before
+    used = used_cpu_s(broker) - before
     if done.returncode != 0:
         raise RuntimeError(f"{command[-12:]} failed: {done.stdout[-800:]}{done.stderr[-800:]}")
     return done.stdout, used
@@ -104,7 +131,7 @@ def producer_performance(
 
 
 def rdkafka(
-    broker: BrokerProcess, load: str, topic: str, **options: float
+    broker: Driven, load: str, topic: str, **options: float
 ) -> tuple[dict[str, object], float]:
     """A load of `benchmarks.rdkafka`: its result, and the broker's CPU-seconds."""
     command = [sys.executable, "-m", "benchmarks.rdkafka", load, broker.bootstrap, topic]
@@ -194,9 +221,11 @@ def rdkafka_fetch(broker: BrokerProcess, topic: str, scale: float) -> Measure:
     return Measure(size / MILLION / _number(result, "seconds"), cpu, cpu * GIB / size)
 
 
-def latency(broker: BrokerProcess, topic: str, scale: float, **options: float) -> Measure:
+def latency(
+    broker: Driven, topic: str, scale: float, rate: int = 5000, **options: float
+) -> Measure:
     seconds = max(2.0, 20 * scale)
-    result, cpu = rdkafka(broker, "latency", topic, rate=5000, seconds=seconds, size=200, **options)
+    result, cpu = rdkafka(broker, "latency", topic, rate=rate, seconds=seconds, size=200, **options)
     taken = result["microseconds"]
     assert isinstance(taken, list)
     measure = _per_million(_number(result, "rate"), cpu, len(taken))

@@ -18,6 +18,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.loads import Driven
 from benchmarks.processes import memory_bytes, tree
 from odradek.errors import ErrorCode
 from odradek.protocol.messages.list_offsets_request import (
@@ -64,12 +65,12 @@ def topic(number: int) -> str:
     return f"many-{number}"
 
 
-def fill(broker: BrokerProcess, partitions: int) -> float:
+def fill(broker: Driven, partitions: int) -> float:
     """The topics with one record in each partition; the seconds of the creation alone."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
     began = time.monotonic()
     for number in range(TOPICS):
-        new = NewTopic(topic(number), partitions // TOPICS, 1)
+        new = NewTopic(topic(number), partitions // TOPICS, broker.replication_factor)
         created = admin.create_topics([new], operation_timeout=60, request_timeout=120)
         created[topic(number)].result(DEADLINE_S)
     took = time.monotonic() - began

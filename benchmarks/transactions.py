@@ -1,6 +1,6 @@
 """Transactions of librdkafka, each with ten records over two partitions. It prints one JSON object.
 
-python -m benchmarks.transactions ADDRESS TOPIC --transactions N --producers N
+python -m benchmarks.transactions ADDRESS TOPIC --transactions N --producers N [--ids ID,ID,...]
 
 Each producer has its own transactional id and its own thread. It commits one transaction after
 another.
@@ -31,11 +31,17 @@ def committed(producer: Producer, topic: str, count: int) -> None:
         producer.commit_transaction(60)
 
 
-def run(address: str, topic: str, transactions: int, producers: int) -> dict[str, float]:
-    """Return the seconds from the first begin to the last commit of all producers."""
+def run(
+    address: str, topic: str, transactions: int, producers: int, ids: str = ""
+) -> dict[str, float]:
+    """Return the seconds from the first begin to the last commit of all producers.
+
+    `ids` has the transactional ids, separated by commas. By default they are made of the topic.
+    """
     every = []
-    for number in range(producers):
-        config = {"transactional.id": f"{topic}-{number}", "linger.ms": 0}
+    names = ids.split(",") if ids else [f"{topic}-{number}" for number in range(producers)]
+    for name in names[:producers]:
+        config = {"transactional.id": name, "linger.ms": 0}
         producer = Producer({"bootstrap.servers": address, "log_level": 3, **config})
         producer.init_transactions(60)
         committed(producer, topic, 1)  # The coordinator and the leaders are then known.
@@ -67,6 +73,7 @@ def main() -> None:
     parser.add_argument("topic")
     parser.add_argument("--transactions", type=int, default=2000)
     parser.add_argument("--producers", type=int, default=1)
+    parser.add_argument("--ids", default="", help="transactional ids, separated by commas")
     arguments = parser.parse_args()
     print(json.dumps(run(**vars(arguments))))
 

@@ -41,6 +41,18 @@ def as_shipped() -> Tuning:
     }
 
 
+def cluster_tuning() -> Tuning:
+    """Clusters of three brokers with their defaults, apart from the replication factors."""
+    found = as_shipped()
+    common = {
+        "topics": "3 replicas, min.insync.replicas 2",
+        "producers": "idempotent, acks=all",
+    }
+    found["odradek"] |= {"storage": "ZooKeeper of one server, which syncs each write", **common}
+    found["kafka"] |= {"storage": "KRaft, three combined nodes, formatted before the run", **common}
+    return found
+
+
 def equal_tuning() -> Tuning:
     """Both brokers in a network namespace of their own, with equal send buffers."""
     equal = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.evidence import (
+    clusters,
     compared,
     further,
     histories,
@@ -46,6 +47,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         histories.Mutants(),
         leader_kills.LeaderKills(),
         process_faults.ProcessFaults(),
+        clusters.ClusterRows(),
+        clusters.ClusterPartitions(),
+        clusters.ClusterFailover(),
+        clusters.ClusterDrain(),
+        clusters.ClusterCatchUp(),
         time_slices.TimeSlices(),
         simulations.Simulations(),
         planted_bugs.PlantedBugs(),

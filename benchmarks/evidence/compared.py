@@ -12,7 +12,7 @@ from benchmarks.evidence import paired
 from benchmarks.evidence.experiment import Context
 from benchmarks.evidence.paired import NAMES, Group, PairedRows, Row, alone
 from benchmarks.evidence.record import Record, Values
-from benchmarks.loads import IDEMPOTENT, LOADS, Load, Measure
+from benchmarks.loads import IDEMPOTENT, LOADS, Driven, Load, Measure
 from benchmarks.processes import peak_memory_bytes
 from benchmarks.tables import CAPTIONS, MIB, judged, show, table
 from testkit.peer.server import STARTERS, BrokerProcess
@@ -199,8 +199,8 @@ class FirstTable(RatioRows):
         # Memory belongs to the loads. The starts come when the brokers have ended.
         return {**super().rows_of_groups(), "start": ("start",)}
 
-    def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
-        peaks = {name: peak_memory_bytes(broker.pid) for name, broker in brokers.items()}
+    def also(self, brokers: Mapping[str, Driven]) -> Values:
+        peaks = {name: sum(map(peak_memory_bytes, broker.pids)) for name, broker in brokers.items()}
         return {"memory": {name: {"peak_bytes": peak} for name, peak in peaks.items()}}
 
     def measure_other(self, key: str, context: Context) -> Values:

@@ -13,10 +13,10 @@ from benchmarks.evidence.compared import NO_DELAY, FirstTable, RatioRows, Target
 from benchmarks.evidence.experiment import Context, Experiment, Measure, NotRun, first_missing
 from benchmarks.evidence.paired import alone
 from benchmarks.evidence.record import Record, Values
-from benchmarks.loads import LOADS
+from benchmarks.loads import LOADS, Driven
 from benchmarks.tables import CAPTIONS, judged, show, table
 from benchmarks.tuning import Tuning, equal_tuning
-from testkit.peer.server import BrokerProcess, start_odradek
+from testkit.peer.server import start_odradek
 
 SIDES = {
     minimal_broker.ODRADEK: "Odradek",
@@ -57,7 +57,7 @@ class EqualSockets(FirstTable):
         """Add no pairs: the targets are those of the table as shipped."""
         return False
 
-    def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
+    def also(self, brokers: Mapping[str, Driven]) -> Values:
         """Return the state of an accepted socket of each broker, in addition to the memory."""
         found = super().also(brokers)
         states = {name: observed(broker.bootstrap) for name, broker in brokers.items()}

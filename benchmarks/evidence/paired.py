@@ -18,14 +18,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from benchmarks.commits_verdict import pool, quantile, quartiles
 from benchmarks.evidence.experiment import Context, Experiment, Measure, first_missing, pairs_at
 from benchmarks.evidence.record import Record, Values
-from benchmarks.loads import drop_topic, fresh_topic
+from benchmarks.loads import Driven, Running, drop_topic, fresh_topic
 from benchmarks.tables import show
-from testkit.peer.server import STARTERS, BrokerProcess
+from testkit.peer.server import STARTERS
 
 NAMES = ("odradek", "kafka")
 PAIRS = 9
@@ -62,13 +63,20 @@ def alone(*rows: Row, settings: Mapping[str, str] | None = None) -> tuple[Group,
     return tuple(Group(row.key, (row,), settings) for row in rows)
 
 
+Starters = Mapping[str, Callable[[Path, Mapping[str, str] | None], Running]]
+"""A function for each side, which starts it in a directory with these settings."""
+
+
 class PairedRows(Experiment):
     """Groups of rows, each measured `pairs` times on both brokers."""
 
     has_peer = True
     is_timed = True
     pairs = PAIRS
+    warm_up_pairs = 1
+    """The first pairs of each group in a session, which are not recorded."""
     groups: tuple[Group, ...] = ()
+    starters: Starters = STARTERS
 
     def settings(self, scale: float) -> Values:
         rows = [row for group in self.groups for row in group.rows]
@@ -95,7 +103,7 @@ class PairedRows(Experiment):
         """Return whether a target of the row lies between the quartiles of the paired ratios."""
         return False
 
-    def also(self, brokers: Mapping[str, BrokerProcess]) -> Values:
+    def also(self, brokers: Mapping[str, Driven]) -> Values:
         """More values of the running brokers for the record of a unit, by row."""
         return {}
 
@@ -106,7 +114,7 @@ class PairedRows(Experiment):
     @contextmanager
     def session(self, record: Record, context: Context) -> Iterator[Measure]:
         with ExitStack() as stack:
-            running = _Brokers(stack, context)
+            running = _Brokers(stack, context, self.starters)
             warm: set[str] = set()
             groups = {group.key: group for group in self.groups}
 
@@ -117,7 +125,8 @@ class PairedRows(Experiment):
                     return self.measure_other(key, context)
                 brokers = running.of(groups[name].settings)
                 if name not in warm:
-                    measure_pair(groups[name].rows, brokers, 0, record.scale)
+                    for number in range(self.warm_up_pairs):
+                        measure_pair(groups[name].rows, brokers, number, record.scale)
                     warm.add(name)
                 found = measure_pair(groups[name].rows, brokers, int(pair), record.scale)
                 return {**found, **self.also(brokers)}
@@ -128,20 +137,21 @@ class PairedRows(Experiment):
 class _Brokers:
     """The two brokers with the settings of the last request."""
 
-    def __init__(self, stack: ExitStack, context: Context) -> None:
+    def __init__(self, stack: ExitStack, context: Context, starters: Starters) -> None:
         self._context = context
+        self._starters = starters
         self._settings: Mapping[str, str] | None = None
-        self._brokers: dict[str, BrokerProcess] = {}
+        self._brokers: dict[str, Running] = {}
         self._count = 0
         stack.callback(self.stop)
 
-    def of(self, settings: Mapping[str, str] | None) -> dict[str, BrokerProcess]:
+    def of(self, settings: Mapping[str, str] | None) -> dict[str, Running]:
         if not self._brokers or settings != self._settings:
             self.stop()
             self._count += 1
             work = self._context.work / f"brokers-{self._count}"
             for name in NAMES:
-                self._brokers[name] = STARTERS[name](work / name, settings)
+                self._brokers[name] = self._starters[name](work / name, settings)
             self._settings = settings
         return self._brokers
 
@@ -161,7 +171,7 @@ def measure_pair(
     return found
 
 
-def run_once(row: Row, broker: BrokerProcess, scale: float) -> dict[str, Any]:
+def run_once(row: Row, broker: Driven, scale: float) -> dict[str, Any]:
     """One load on one broker, with a topic of its own."""
     topic = fresh_topic(broker)
     os.sync()

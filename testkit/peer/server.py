@@ -51,7 +51,13 @@ SINGLE_NODE = {
 
 @dataclass(slots=True)
 class BrokerProcess:
-    """One running broker, owned by its creator. `stop()` or the end of `with` ends it."""
+    """One running broker, owned by its creator. `stop()` or the end of `with` ends it.
+
+    Attributes:
+        started_s: Time from the start of the process to its first response in seconds.
+        began_s: The monotonic time of the start of the process.
+        replication_factor: The replication factor of topics that a program creates for it.
+    """
 
     name: str
     bootstrap: str
@@ -62,6 +68,8 @@ class BrokerProcess:
     started_s: float
     command: list[str]
     environment: dict[str, str] = field(repr=False, default_factory=dict)
+    began_s: float = 0.0
+    replication_factor: int = 1
 
     def __enter__(self) -> BrokerProcess:
         return self
@@ -72,6 +80,11 @@ class BrokerProcess:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes whose CPU time and memory count."""
+        return [self.process.pid]
 
     def stop(self) -> float:
         """Send SIGTERM, then SIGKILL if the broker does not end. Return the seconds to its end."""
@@ -92,7 +105,11 @@ class BrokerProcess:
 
     def restart(self) -> BrokerProcess:
         """Start the same command on the same port and directory, after `stop()` or `kill()`."""
-        return launch(
+        return awaited(self.begin_restart())
+
+    def begin_restart(self) -> BrokerProcess:
+        """Do the same without the wait for the first response."""
+        return begin_launch(
             self.name, self.bootstrap, self.command, self.directory, self.log_dir, self.environment
         )
 
@@ -110,25 +127,64 @@ def start_kafka(
     `ports` are those of the broker and the controller. Default: free ports.
     """
     port, controller_port = ports or free_ports(2)
-    log_dir = directory / "kafka-logs"
     requested = _placed(properties, port)
+    voters = f"{requested.get('node.id', '1')}@{HOST}:{controller_port}"
+    node = prepared_kafka(directory, 1, port, controller_port, voters, {**SINGLE_NODE, **requested})
+    return awaited(node.begin())
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBroker:
+    """A broker that can be started: its files exist. `begin` does not wait for a response."""
+
+    name: str
+    bootstrap: str
+    command: list[str]
+    directory: Path
+    log_dir: Path
+    environment: dict[str, str] = field(repr=False, default_factory=dict)
+
+    def begin(self) -> BrokerProcess:
+        return begin_launch(
+            self.name, self.bootstrap, self.command, self.directory, self.log_dir, self.environment
+        )
+
+
+def prepared_kafka(
+    directory: Path,
+    node_id: int,
+    port: int,
+    controller_port: int,
+    voters: str,
+    properties: Mapping[str, str],
+) -> PreparedBroker:
+    """A combined KRaft node of Apache Kafka 4.3.0 with formatted storage.
+
+    Args:
+        directory: The place of its log directory ``kafka-logs``, its configuration and its log.
+        node_id: Its id in the cluster.
+        port: Its port for clients and other brokers.
+        controller_port: Its port as a controller.
+        voters: The value of ``controller.quorum.voters``.
+        properties: Further configs, which replace the ones of this function.
+    """
+    log_dir = directory / "kafka-logs"
     settings = {
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"{requested.get('node.id', '1')}@{HOST}:{controller_port}",
+        "node.id": str(node_id),
+        "controller.quorum.voters": voters,
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(log_dir),
-        **SINGLE_NODE,
-        **requested,
+        **properties,
     }
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "server.properties"
     config.write_text("".join(f"{k}={v}\n" for k, v in settings.items()), encoding="utf-8")
     _format_storage(config)
     command = java_command("kafka.Kafka", str(config), heap=KAFKA_HEAP, level="INFO", jvm=KAFKA_JVM)
-    return launch("kafka", f"{HOST}:{port}", command, directory, log_dir, {})
+    return PreparedBroker("kafka", f"{HOST}:{port}", command, directory, log_dir)
 
 
 def start_odradek(
@@ -260,15 +316,40 @@ def launch(
     environment: dict[str, str],
 ) -> BrokerProcess:
     """Start a broker, and return when it responds. Its output goes to a new file."""
+    return awaited(begin_launch(name, bootstrap, command, directory, log_dir, environment))
+
+
+def begin_launch(
+    name: str,
+    bootstrap: str,
+    command: list[str],
+    directory: Path,
+    log_dir: Path,
+    environment: dict[str, str],
+) -> BrokerProcess:
+    """Start a broker. `awaited` waits until it responds."""
     handle, log_name = tempfile.mkstemp(prefix=f"{name}-", suffix=".log", dir=directory)
     with os.fdopen(handle, "wb") as output:
         began = time.monotonic()
         process = spawn(command, output, directory, environment)
-    broker = BrokerProcess(
-        name, bootstrap, process, directory, log_dir, Path(log_name), 0.0, command, environment
+    return BrokerProcess(
+        name,
+        bootstrap,
+        process,
+        directory,
+        log_dir,
+        Path(log_name),
+        0.0,
+        command,
+        environment,
+        began,
     )
-    _await_first_response(broker, began)
-    broker.started_s = time.monotonic() - began
+
+
+def awaited(broker: BrokerProcess) -> BrokerProcess:
+    """Wait for the first response of a broker of `begin_launch`, and note how long it took."""
+    _await_first_response(broker, broker.began_s)
+    broker.started_s = time.monotonic() - broker.began_s
     return broker
 
 
