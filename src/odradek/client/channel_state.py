@@ -215,7 +215,7 @@ class ChannelState:
         """Send the request of `ticket` when the connection allows it."""
         if self.phase is Phase.CLOSED:
             return [Fail(ticket, ConnectionClosed("the channel is closed"))]
-        if not expects_response(ticket.request):
+        if ticket.request.API_KEY == ApiKey.PRODUCE and not expects_response(ticket.request):
             raise ValueError("a broker sends no response to Produce with acks=0")
         if len(self._queue) >= self._settings.queued_max:
             self._queue = deque(each for each in self._queue if not each.cancelled)

@@ -15,15 +15,16 @@ response with another correlation id therefore ends the connection.
 from __future__ import annotations
 
 import io
+import struct
 from collections import deque
 from typing import Any, NamedTuple
 
 from odradek.errors import ErrorCode
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.codec import Message, decode, encoder
+from odradek.protocol.codec import Decoder, Encoder, Message, decode, decoder, encoder
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.framing import frame_size, pack_size
-from odradek.protocol.headers import RESPONSE_FLEXIBLE_FROM, request_header
+from odradek.protocol.framing import frame_size
+from odradek.protocol.headers import REQUEST_NUMBERS, RESPONSE_FLEXIBLE_FROM, request_header
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
 from odradek.protocol.messages.api_versions_response import ApiVersionsResponse
 from odradek.protocol.messages.produce_request import ProduceRequest
@@ -41,6 +42,8 @@ LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
 
 CORRELATION_ID_MAX = 2**31 - 1
 SIZE_BYTES = 4
+_SIZED_NUMBERS = struct.Struct(">ihhi")
+"""The size of a request, and `REQUEST_NUMBERS`."""
 
 
 class ConnectionClosed(ConnectionError):
@@ -66,10 +69,48 @@ class Response(NamedTuple):
     message: Message
 
 
-class _InFlight(NamedTuple):
-    correlation_id: int
-    api_key: int
-    version: int
+class _Codec:
+    """The codec of one version of an API, found once for a connection.
+
+    Attributes:
+        head: The part of the request header after the numbers: client id and tag section.
+        encode: The encoder of the request.
+        decode: The decoder of the response. None before the first one, and for ApiVersions, whose
+            error has the format of version 0.
+        position: The position of the response in its frame.
+    """
+
+    __slots__ = ("api_key", "decode", "encode", "head", "position", "version")
+
+    def __init__(self, request: type[Message], version: int, client_id: str) -> None:
+        self.api_key = api_key = request.API_KEY
+        self.version = version
+        self.head = request_header(api_key, version, 0, client_id)[REQUEST_NUMBERS.size :]
+        self.encode: Encoder[Any] = encoder(request, version)
+        self.decode: Decoder[Message] | None = None
+        is_flexible = version >= RESPONSE_FLEXIBLE_FROM.get(api_key, ANY_LATER)
+        self.position = 5 if is_flexible else 4
+
+    def framed(self, request: Message, correlation_id: int) -> bytes:
+        """Return a request with its size and header. Values of megabytes are copied once."""
+        chunks: list[Any] = [b"", self.head]
+        self.encode(request, chunks.append)
+        size = REQUEST_NUMBERS.size + sum(map(len, chunks))
+        chunks[0] = _SIZED_NUMBERS.pack(size, self.api_key, self.version, correlation_id)
+        return b"".join(chunks)
+
+    def decoded(self, frame: memoryview) -> Message:
+        """Return the response in a frame without its size."""
+        if self.decode is not None:
+            return self.decode(frame, self.position)[0]
+        version, position = self.version, self.position
+        if self.api_key == ApiKey.API_VERSIONS:
+            code = int.from_bytes(frame[position : position + 2], "big")
+            if code == ErrorCode.UNSUPPORTED_VERSION:
+                version = 0
+        else:
+            self.decode = decoder(response_class(self.api_key), version)
+        return decode(response_class(self.api_key), version, frame, position)
 
 
 class ClientConnection:
@@ -91,7 +132,9 @@ class ClientConnection:
         self.client_id = client_id
         self._response_bytes_max = response_bytes_max
         self._in_flight_max = in_flight_max
-        self._in_flight: deque[_InFlight] = deque()
+        # Correlation id and codec of each request.
+        self._in_flight: deque[tuple[int, _Codec]] = deque()
+        self._codecs: dict[tuple[int, int], _Codec] = {}
         self._correlation_id = 0
         # Bytes of one read are kept as they came: most reads are exactly one response.
         self._received: bytes | bytearray | memoryview = b""
@@ -135,11 +178,17 @@ class ClientConnection:
         if version is None:
             version = self.version_of(type(request))
         correlation_id = self._correlation_id % CORRELATION_ID_MAX + 1
-        name = self.client_id if client_id is None else client_id
-        data = _framed(request, version, correlation_id, name)
+        if client_id is None:
+            codec = self._codecs.get((request.API_KEY, version))
+            if codec is None:
+                codec = _Codec(type(request), version, self.client_id)
+                self._codecs[request.API_KEY, version] = codec
+        else:
+            codec = _Codec(type(request), version, client_id)
+        data = codec.framed(request, correlation_id)
         self._correlation_id = correlation_id
-        if expects_response(request):
-            self._in_flight.append(_InFlight(correlation_id, request.API_KEY, version))
+        if request.API_KEY != ApiKey.PRODUCE or expects_response(request):
+            self._in_flight.append((correlation_id, codec))
         return data
 
     def version_of(self, request: type[Message]) -> int:
@@ -236,11 +285,11 @@ class ClientConnection:
         if frame is None:
             return None
         correlation_id = int.from_bytes(frame[:SIZE_BYTES], "big")
-        if not self._in_flight or self._in_flight[0].correlation_id != correlation_id:
+        if not self._in_flight or self._in_flight[0][0] != correlation_id:
             raise self._fail(f"no request has correlation id {correlation_id}")
-        sent = self._in_flight.popleft()
+        _, codec = self._in_flight.popleft()
         try:
-            return Response(correlation_id, _decoded(sent, frame))
+            return Response(correlation_id, codec.decoded(frame))
         except MalformedMessage as error:
             raise self._fail(f"malformed response: {error}") from error
 
@@ -293,32 +342,13 @@ def _allocate(size: int) -> memoryview:
     return io.BytesIO(bytes(size)).getbuffer()
 
 
-def _decoded(sent: _InFlight, frame: memoryview) -> Message:
-    version = sent.version
-    position = 5 if version >= RESPONSE_FLEXIBLE_FROM.get(sent.api_key, ANY_LATER) else 4
-    if sent.api_key == ApiKey.API_VERSIONS:
-        code = int.from_bytes(frame[position : position + 2], "big")
-        if code == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0
-    return decode(response_class(sent.api_key), version, frame, position)
-
-
 def expects_response(request: Message) -> bool:
     """Return whether a broker responds: to every request but Produce with acks=0."""
     return not (isinstance(request, ProduceRequest) and request.acks == 0)
-
-
-def _framed(request: Message, version: int, correlation_id: int, client_id: str) -> bytes:
-    """Return a request with its size and header. Values of megabytes are copied once."""
-    header = request_header(request.API_KEY, version, correlation_id, client_id)
-    chunks: list[Any] = [b"", header]
-    encoder(type(request), version)(request, chunks.append)
-    chunks[0] = pack_size(sum(map(len, chunks)))
-    return b"".join(chunks)
 
 
 def request_frame(
     request: Message, version: int, correlation_id: int = 1, client_id: str = ""
 ) -> bytes:
     """Return a request with its header, without the size in front."""
-    return _framed(request, version, correlation_id, client_id)[SIZE_BYTES:]
+    return _Codec(type(request), version, client_id).framed(request, correlation_id)[SIZE_BYTES:]
