@@ -36,7 +36,7 @@ WARM_UP = 4
 # session, 60 move the follower and copy the records, and 50 make and encode the response.
 FETCH_CALLS_MAX = 178
 # A fetch at the log end, until it waits.
-WAITING_FETCH_CALLS_MAX = 171
+WAITING_FETCH_CALLS_MAX = 165
 
 
 class Follower:

@@ -94,6 +94,36 @@ def test_read_that_would_wait_for_the_disk_is_not_made_on_the_loop(tmp_path: Pat
     manager.close()
 
 
+class CountedReads(RealFiles):
+    """Files that count the reads."""
+
+    reads = 0
+
+    def preadv(  # type: ignore[override]
+        self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, flags: int
+    ) -> int:
+        self.reads += 1
+        return os.preadv(fd, buffers, position, flags)
+
+
+@pytest.mark.parametrize("behind", [0, 2])
+def test_fetch_at_the_earlier_log_end_reads_the_new_records_only(
+    tmp_path: Path, behind: int
+) -> None:
+    files = CountedReads()
+    manager = open_manager(tmp_path, LogConfig(), files)
+    log = open_log(manager)
+    for at in range(6):
+        append(log, [b"%03d" % at * 3_000])
+    read_for_follower(log, 0, 10**6, 0, wait=False)
+    append(log, [b"new" * 3_000])
+    files.reads = 0
+    found = read_for_follower(log, 6, 10**6, 6 - behind, wait=False)
+    assert int.from_bytes(found.copied[:8], "big") == 6
+    assert files.reads == 1
+    manager.close()
+
+
 class ChangedWhileRead(RealFiles):
     """Files that call `change` when the region of a read was read from the disk."""
 

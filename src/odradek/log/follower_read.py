@@ -36,27 +36,28 @@ def read_for_follower(
     """
     end, files = log.log_end_offset, log.log_dir.files
     if wait:
-        copy = partial(_copy_uncommitted, files, high_watermark, wait=True)
+        copy = partial(_copy_uncommitted, files, offset, high_watermark, wait=True)
         return log.read(offset, max_bytes, end, min_one_message=True, complete=copy)
     found = log.read_resident(offset, max_bytes, end, min_one_message=True)
     try:
-        return _copy_uncommitted(files, high_watermark, found, wait=False)
+        return _copy_uncommitted(files, offset, high_watermark, found, wait=False)
     except OSError as error:
         raise log.read_failed(error, offset) from error
 
 
 def _copy_uncommitted(
-    files: Files, high_watermark: int, read: LogReadInfo, *, wait: bool
+    files: Files, offset: int, high_watermark: int, read: LogReadInfo, *, wait: bool
 ) -> LogReadInfo:
-    """Return the read with a region that ends at the high watermark.
+    """Return the read from `offset` with a region that ends at the high watermark.
 
-    If it has no committed record, return a copy of the records and no region.
+    If it has no committed record, return a copy of the records and no region. A follower in sync
+    reads from the high watermark on, or above it, so its fetch needs no look-up of the position.
     """
     segment, region = read.segment, read.region
     if segment is None or region is None:
         return read
     start = 0
-    if high_watermark > segment.base_offset:
+    if offset < high_watermark and high_watermark > segment.base_offset:
         found = segment.locate(high_watermark, wait=wait)
         if found is None:
             return read

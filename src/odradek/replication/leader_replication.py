@@ -304,7 +304,7 @@ class LeaderReplication:
                 if partition.error:
                     raise KafkaError(partition.error)
         data.high_watermark = data.last_stable_offset = log.high_watermark
-        if max_bytes > 0:
+        if max_bytes > 0 and (offset != log.log_end_offset or cold_result is not None):
             self._read(data, offset, max_bytes, cold_result)
         return data
 
