@@ -32,11 +32,11 @@ from tests.replication.cluster_fakes import ALL, EPOCH, A, Cluster
 
 WARM_UP = 4
 
-# A fetch that names one partition and reads one batch: 30 calls decode the request, 25 find the
+# A fetch that names one partition and reads one batch: 30 calls decode the request, 15 find the
 # session, 60 move the follower and copy the records, and 50 make and encode the response.
-FETCH_CALLS_MAX = 178
+FETCH_CALLS_MAX = 165
 # A fetch at the log end, until it waits.
-WAITING_FETCH_CALLS_MAX = 165
+WAITING_FETCH_CALLS_MAX = 153
 
 
 class Follower:

@@ -23,6 +23,7 @@ from odradek.protocol.messages.fetch_response import (
 )
 from odradek.replication.delayed_fetch import close_regions
 from odradek.results import Result
+from odradek.slicing import ELEMENTS_PER_SLICE
 
 if TYPE_CHECKING:
     from odradek.broker.requests.context import RequestContext, Services
@@ -63,15 +64,15 @@ class FetchResponseBuilder:
 
     def of(self, data: list[FetchPartitionData]) -> Result[FetchResponse]:
         """Return the response. Close the regions that it does not contain."""
-        if data[1:]:
+        if data[ELEMENTS_PER_SLICE:]:
             return self._of_many(data)
         try:
             if self._is_limited:
                 refusal = self._throttled(data)
                 if refusal is not None:
                     return Result(refusal)
-            if data:
-                self._add((self._fetch.partitions[0], data[0]))
+            for read in zip(self._fetch.partitions, data, strict=True):
+                self._add(read)
             return Result(self._finished(data))
         except KafkaError as error:
             close_regions(data)

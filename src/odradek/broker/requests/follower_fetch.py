@@ -39,7 +39,14 @@ def fetch_as_follower(
 ) -> Result[FetchResponse]:
     """Return the records for a follower. Its positions change before they are read."""
     by_id = context.api_version >= TOPIC_ID_VERSION
-    requested: list[FetchPartition] = []
+    if not context.is_long:
+        requested = [
+            requested_partition(by_id, topic, partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        return _fetch(services, context, request, requested)
+    requested = []
     collected = each_partition(
         request.topics,
         lambda topic: topic.partitions,
@@ -77,7 +84,7 @@ def _fetch(
         builder = FetchResponseBuilder(services, context, fetch, is_limited=False)
         return builder.of([each for _, each in data])
 
-    result = data.chain(response, executed=True)
+    result = response(data.value) if data.completed else data.chain(response, executed=True)
     if not session.id:
         result.on_done(lambda _: session.close())
     return result
