@@ -24,8 +24,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-from confluent_kafka import ElectionType, KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, Message, Producer
 
 from benchmarks.cluster_processes import BROKERS, ClusterProcesses
 from benchmarks.cluster_rows import IDLE_METRICS, LATENCY_RATE, admin, idle_cpu, spread, topic_of
@@ -34,8 +33,10 @@ from benchmarks.loads import MILLION, Driven
 from benchmarks.many_partitions import PARTITIONS, TOPICS, fill, topic
 from benchmarks.processes import memory_bytes
 from benchmarks.tables import MIB
+from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from testkit.peer.artifacts import ROOT
 from testkit.peer.server import awaited
+from testkit.wire import WireClient
 
 SESSION_MS = 6_000
 SETTINGS = {
@@ -53,6 +54,8 @@ DEADLINE_S = 300.0
 DRAIN_S = 3.0
 LOAD_S = 10.0
 VALUE = bytes(200)
+PREFERRED = 0
+"""The election type of ElectLeaders for the first replica of each partition."""
 CATCH_UP_PARTITIONS = 12
 CATCH_UP_RECORD_BYTES = 1024
 CATCH_UP_RECORDS = MILLION
@@ -186,8 +189,10 @@ def await_in_sync(cluster: Driven, replicas: int = BROKERS) -> None:
 
 def elect_preferred_leaders(cluster: Driven) -> None:
     """Let the first replica of each partition lead again."""
-    maker: AdminClient = admin(cluster)
-    maker.elect_leaders(ElectionType.PREFERRED, None, request_timeout=120).result()
+    with WireClient(cluster.bootstrap.split(",")[0]) as client:
+        found = client.call(ElectLeadersRequest(PREFERRED, None, 60_000), 2)
+    if found.error_code:
+        raise RuntimeError(f"ElectLeaders returns error {found.error_code}")
 
 
 def restarted(cluster: ClusterProcesses, _: str, scale: float) -> dict[str, Any]:
