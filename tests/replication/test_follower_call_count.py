@@ -39,8 +39,8 @@ SESSION_ID = 7
 EMPTY_CALLS_MAX = 135
 # One batch more: 50 calls check and append it. The others decode the partition, update it, and name
 # it in the next fetch.
-ONE_BATCH_CALLS_MAX = 237
-TWO_BATCHES_CALLS_MAX = 251
+ONE_BATCH_CALLS_MAX = 234
+TWO_BATCHES_CALLS_MAX = 245
 
 
 class Transport:

@@ -322,13 +322,13 @@ class UnifiedLog:
         self._written_epoch = epoch
 
     def _append_run(self, run: BatchRun, now_ms: int) -> None:
-        headers, producers = run.headers, self.producers
+        headers, producers, count = run.headers, self.producers, len(run.headers)
         start = position = 0
-        while start < len(headers):
+        while start < count:
             segment = self._segment_for_batch(headers[start], now_ms)
             end = piece_end(run, start, segment, self._segment_bytes, now_ms)
             piece = headers[start:end]
-            size = sum(header.size_bytes for header in piece)
+            size = len(run.records) - position if end == count else sum(h.size_bytes for h in piece)
             if run.markers:
                 # Before the markers: a full disk must not leave a marker without its entry.
                 for aborted in aborted_transactions(run, start, end, producers.ongoing):

@@ -65,12 +65,12 @@ def handle(
     """Return the records, immediately or when enough are available."""
     by_id = context.api_version >= TOPIC_ID_VERSION
     topics = request.topics
-    if (
-        services.cluster is not None
-        and (request.replica_id >= 0 or request.replica_state is not None)
-        and replica_id_of(request) >= 0
+    if services.cluster is not None and (
+        request.replica_id >= 0 or request.replica_state is not None
     ):
-        return _fetch_as_follower(services, context, request)
+        replica_id = replica_id_of(request)
+        if replica_id >= 0:
+            return _fetch_as_follower(services, context, request, replica_id)
     if topics and not topics[1:] and topics[0].partitions and not topics[0].partitions[1:]:
         # The most common fetch.
         return _fetch(services, context, request, [requested_partition(by_id, topics[0])])
@@ -85,9 +85,9 @@ def handle(
 
 
 def _fetch_as_follower(
-    services: Services, context: RequestContext, request: FetchRequest
+    services: Services, context: RequestContext, request: FetchRequest, replica_id: int
 ) -> Result[FetchResponse]:
-    if is_no_broker(services, context, replica_id_of(request)):
+    if is_no_broker(services, context, replica_id):
         return _refused_replica(request, context.api_version >= TOPIC_ID_VERSION)
     from odradek.broker.requests.follower_fetch import fetch_as_follower
 

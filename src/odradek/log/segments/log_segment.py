@@ -288,8 +288,9 @@ class LogSegment:
                 self._pending += (header.last_offset, position, *entry)
                 self.bytes_since_index_entry = 0
                 self.index_room -= 1
-            self.bytes_since_index_entry += header.size_bytes
-            position += header.size_bytes
+            size = header.size_bytes
+            self.bytes_since_index_entry += size
+            position += size
         self.size = position
 
     def _drain(self) -> None:
