@@ -34,8 +34,15 @@ from benchmarks.many_partitions import PARTITIONS, TOPICS, fill, topic
 from benchmarks.processes import memory_bytes
 from benchmarks.tables import MIB
 from odradek.protocol.messages.elect_leaders_request import ElectLeadersRequest
+from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from testkit.peer.artifacts import ROOT
 from testkit.peer.server import awaited
+from testkit.requests import batch
 from testkit.wire import WireClient
 
 SESSION_MS = 6_000
@@ -49,6 +56,7 @@ SETTINGS = {
 SAMPLED = 100
 SAMPLE_EVERY_S = 0.05
 START_SAMPLE_EVERY_S = 0.5
+DIRECT_EVERY_S = 0.02
 RESTING_S = 2.0
 DEADLINE_S = 300.0
 DRAIN_S = 3.0
@@ -160,6 +168,68 @@ class Sampler:
         return max(gaps)
 
 
+class DirectSampler(Sampler):
+    """The same by single requests, because librdkafka looks for a new leader once a second.
+
+    A request with acks=all for all sampled partitions of a broker follows the response to the last
+    one. After an error the leaders are looked up before the next requests.
+    """
+
+    def __init__(self, cluster: ClusterProcesses, partitions: list[Sampled]) -> None:
+        super().__init__(cluster, partitions, DIRECT_EVERY_S)
+        self._addresses = {number: broker.bootstrap for number, broker in cluster.brokers.items()}
+        self._clients: dict[int, WireClient] = {}
+
+    def _run(self) -> None:
+        leaders: dict[Sampled, int] = {}
+        while not self._stopped.wait(self._every_s):
+            if not leaders:
+                leaders = self._leaders()
+            of_brokers: dict[int, list[Sampled]] = {}
+            for partition, leader in leaders.items():
+                of_brokers.setdefault(leader, []).append(partition)
+            for broker, partitions in of_brokers.items():
+                if not self._sent(broker, partitions):
+                    leaders = {}
+        for client in self._clients.values():
+            client.close()
+
+    def _client(self, broker: int) -> WireClient:
+        if broker not in self._clients:
+            self._clients[broker] = WireClient(self._addresses[broker])
+        return self._clients[broker]
+
+    def _leaders(self) -> dict[Sampled, int]:
+        names = sorted({name for name, _ in self.responses})
+        found = self._client(min(self._addresses)).call(
+            MetadataRequest([MetadataRequestTopic(name=name) for name in names], False), 9
+        )
+        return {
+            (each.name, partition.partition_index): partition.leader_id
+            for each in found.topics
+            for partition in each.partitions
+            if (each.name, partition.partition_index) in self.responses
+            and partition.leader_id in self._addresses
+        }
+
+    def _sent(self, broker: int, partitions: list[Sampled]) -> bool:
+        """Send a record to each partition. Return whether all of them are acknowledged."""
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for name, number in partitions:
+            topics.setdefault(name, []).append(PartitionProduceData(number, batch(VALUE)))
+        data = [TopicProduceData(name, partition_data=each) for name, each in topics.items()]
+        at = time.monotonic()
+        response = self._client(broker).call(ProduceRequest(None, -1, 1_000, data), 9)
+        now, is_whole = time.monotonic(), True
+        for topic_response in response.responses:
+            for each in topic_response.partition_responses:
+                if each.error_code:
+                    is_whole = False
+                else:
+                    self.responses[topic_response.name, each.index].append((at, now))
+        return is_whole
+
+
 def sampled(partitions: int) -> list[Sampled]:
     """Return up to `SAMPLED` partitions of the topics of `many_partitions.fill`."""
     each = partitions // TOPICS
@@ -234,7 +304,7 @@ def killed(cluster: ClusterProcesses, victim: int, partitions: int) -> dict[str,
 
 def drained(cluster: ClusterProcesses, broker: int, partitions: int) -> dict[str, Any]:
     """Move all leaderships of a broker away, and permit them again. Odradek only."""
-    with Sampler(cluster, sampled(partitions)) as sampler:
+    with DirectSampler(cluster, sampled(partitions)) as sampler:
         sampler.await_all(time.monotonic())
         time.sleep(RESTING_S)
         at = time.monotonic()
