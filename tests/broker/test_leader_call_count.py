@@ -34,9 +34,9 @@ WARM_UP = 4
 
 # A fetch that names one partition and reads one batch: 30 calls decode the request, 15 find the
 # session, 60 move the follower and copy the records, and 50 make and encode the response.
-FETCH_CALLS_MAX = 164
+FETCH_CALLS_MAX = 165
 # A fetch at the log end, until it waits.
-WAITING_FETCH_CALLS_MAX = 152
+WAITING_FETCH_CALLS_MAX = 143
 
 
 class Follower:

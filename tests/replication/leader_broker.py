@@ -90,7 +90,7 @@ class Broker:
         self, news: FollowerNews, wait_ms: int = 0
     ) -> Result[list[tuple[Target, FetchPartitionData]]]:
         params = FetchParams(FetchIsolation.LOG_END, news.replica_id, 1, 1 << 20, wait_ms)
-        return self.manager.fetch_for_follower(params, news)  # type: ignore[return-value]
+        return self.manager.fetch_for_follower(params, news, Result)  # type: ignore[return-value]
 
     def visited(self, news: FollowerNews) -> list[int]:
         return [target.partition for target, _ in self.fetch(news).get()]

@@ -286,7 +286,7 @@ def test_max_bytes_is_shared_and_the_rest_is_visited_next(run: Callable[[Test], 
         for partition in range(3):
             broker.append(partition)
         params = FetchParams(FetchIsolation.LOG_END, A, 1, 1, 0)
-        data = broker.manager.fetch_for_follower(params, news).get()
+        data = broker.manager.fetch_for_follower(params, news, Result).get()
         assert [bool(each.copied) for _, each in data] == [True, False, False]
         assert broker.visited(news) == [1, 2, 0]
 
@@ -396,7 +396,7 @@ def test_partition_with_many_records_does_not_starve_the_others(
             broker.append(partition)
         params = FetchParams(FetchIsolation.LOG_END, A, 1, 1, 0)
         for _ in range(6):
-            for target, data in broker.manager.fetch_for_follower(params, news).get():
+            for target, data in broker.manager.fetch_for_follower(params, news, Result).get():
                 if data.copied:
                     served.append(target.partition)
                     broker.targets[target.partition].fetch_offset += 1
@@ -612,7 +612,7 @@ def test_delayed_fetch_whose_last_read_fails_ends_with_the_error() -> None:
         manager: Any = UnreadableManager()
         params = FetchParams(FetchIsolation.LOG_END, A, 1, 1 << 20, LONG_MS)
         news = FollowerNews(A, EPOCH)
-        delayed = DelayedFollowerFetch(manager, params, news, [Target(0)])
+        delayed = DelayedFollowerFetch(manager, params, news, [Target(0)], Result)
         manager.fetches.watch(delayed, LONG_MS)
         result = delayed.wait_for_news(0)
         delayed.appended(1)

@@ -10,7 +10,7 @@ no position.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from odradek.errors import KafkaError
 from odradek.log.state.leader_epochs import UNDEFINED_EPOCH
@@ -44,6 +44,8 @@ A byte is copied three times on its path to the socket. For 1 MB this takes 2 to
 memory is new, and for 10 MB more than 15 ms. The first copy of a response has the limits of the
 request only, which are 1 MB by default. So have regions, which are not copied.
 """
+
+R = TypeVar("R")
 
 FollowerData = list[tuple["SessionTarget", FetchPartitionData]]
 """The visited targets with their data."""
@@ -142,10 +144,10 @@ class FollowerRead(LogRead):
         )
 
 
-class DelayedFollowerFetch(DelayedFetch):
+class DelayedFollowerFetch(DelayedFetch, Generic[R]):
     """A follower's fetch that waits. The news of the session report to it."""
 
-    __slots__ = ("_first", "_follower_result", "_news")
+    __slots__ = ("_first", "_follower_result", "_news", "_respond")
 
     def __init__(
         self,
@@ -153,14 +155,16 @@ class DelayedFollowerFetch(DelayedFetch):
         params: FetchParams,
         news: FollowerNews,
         first: list[SessionTarget],
+        respond: Callable[[FollowerData], Result[R]],
     ) -> None:
         super().__init__(manager, params, [])
         self._news = news
         self._first = first
-        self._follower_result: PendingResult[FollowerData] = PendingResult(on_cancel=self.cancel)
+        self._respond = respond
+        self._follower_result: PendingResult[R] = PendingResult(on_cancel=self.cancel)
 
-    def wait_for_news(self, size_bytes: int) -> Result[FollowerData]:
-        """Return the data of the next read. The first one has found `size_bytes`."""
+    def wait_for_news(self, size_bytes: int) -> Result[R]:
+        """Return the response to the next read. The first one has found `size_bytes`."""
         news = self._news
         if news.waiting is not None:
             # A second fetch of the session is refused for its epoch. This one has been given up.
@@ -182,7 +186,7 @@ class DelayedFollowerFetch(DelayedFetch):
         except Exception as error:  # noqa: BLE001 - as in `DelayedFetch`
             self._follower_result.fail(error)
         else:
-            self._follower_result.follow(last_read)
+            self._follower_result.follow(last_read.chain(self._respond))
 
     def _read_last(self) -> Generator[Pause, None, Result[FollowerData]]:
         news = self._news
@@ -193,16 +197,22 @@ class DelayedFollowerFetch(DelayedFetch):
 
 
 def fetch_for_follower(
-    manager: FetchManager, params: FetchParams, news: FollowerNews
-) -> Generator[Pause, None, Result[FollowerData]]:
-    """Visit the partitions with news, in time slices. Wait and visit again without enough data."""
+    manager: FetchManager,
+    params: FetchParams,
+    news: FollowerNews,
+    respond: Callable[[FollowerData], Result[R]],
+) -> Generator[Pause, None, Result[R]]:
+    """Visit the partitions with news, in time slices. Wait and visit again without enough data.
+
+    `respond` returns the response to the data of the last visit.
+    """
     targets = news.take()
     is_cut = news.is_cut
     read = FollowerRead(manager, params, news, targets, updates=True)
     yield from read.in_slices(targets)
     if read.size_bytes >= params.min_bytes or read.has_news or is_cut or params.max_wait_ms <= 0:
-        return read.result()
+        return read.result().chain(respond)
     close_regions(read.data)
-    delayed = DelayedFollowerFetch(manager, params, news, targets)
+    delayed = DelayedFollowerFetch(manager, params, news, targets, respond)
     manager.fetches.watch(delayed, params.max_wait_ms)
     return delayed.wait_for_news(read.size_bytes)

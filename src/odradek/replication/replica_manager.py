@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicName, TopicPartition, Uuid, uuid_to_string
@@ -73,6 +73,8 @@ PARTITIONS_APPLIED_A_SLICE = 25
 FLUSH_ATTEMPTS_BEFORE_HANDOVER = 10
 """Failed attempts to flush a log until the broker hands over the leaderships of its directory."""
 FLUSH_RETRY_S = 1.0
+
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -531,11 +533,17 @@ class ReplicaManager:
         """
         return sliced(fetch(self, params, targets))
 
-    def fetch_for_follower(self, params: FetchParams, news: FollowerNews) -> Result[FollowerData]:
+    def fetch_for_follower(
+        self,
+        params: FetchParams,
+        news: FollowerNews,
+        respond: Callable[[FollowerData], Result[R]],
+    ) -> Result[R]:
         """Visit the partitions of a follower's session that have news.
 
         The positions of the follower change before the data is read. The result is executed then.
-        It is done when `params.min_bytes` were read, or time is up. The caller closes its regions.
+        When `params.min_bytes` were read, or time is up, it is the result of `respond`, which
+        closes the regions of the data.
         """
         from odradek.replication.follower_fetch import fetch_for_follower
 
@@ -544,7 +552,7 @@ class ReplicaManager:
             registration = replication.brokers().get(news.replica_id)
             if registration is not None and registration.epoch == news.broker_epoch:
                 news.last_fetch_ms = int(replication.clock.monotonic_ms())
-        return sliced(fetch_for_follower(self, params, news))
+        return sliced(fetch_for_follower(self, params, news, respond))
 
     def end_delayed_fetches(self) -> None:
         """Complete all delayed fetches, and delay none from now on: the broker stops."""

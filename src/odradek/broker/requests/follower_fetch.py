@@ -71,22 +71,24 @@ def _fetch(
         return Result(FetchResponse(0, int(error.code), INVALID_SESSION_ID, []))
     epoch = session.epoch
     params = _params(services, request)
-    data = services.replica_manager.fetch_for_follower(params, session.news)
 
     def response(data: FollowerData) -> Result[FetchResponse]:
         partitions: list[FetchPartition] = [target for target, _ in data]  # type: ignore[misc]
         if is_full:
-            fetch = FetchContext(
+            found = FetchContext(
                 ErrorCode.NONE, partitions, create_session=True, new_session_id=session.id
             )
         else:
-            fetch = FetchContext(ErrorCode.NONE, partitions, session, epoch=epoch)
-        builder = FetchResponseBuilder(services, context, fetch, is_limited=False)
+            found = FetchContext(ErrorCode.NONE, partitions, session, epoch=epoch)
+        builder = FetchResponseBuilder(services, context, found, is_limited=False)
         return builder.of([each for _, each in data])
 
-    result = response(data.value) if data.completed else data.chain(response, executed=True)
-    if not session.id:
-        result.on_done(lambda _: session.close())
+    fetch = services.replica_manager.fetch_for_follower
+    if session.id:
+        return fetch(params, session.news, response)
+    # A cancelled chain fails, so that the session of this request alone is closed.
+    result = fetch(params, session.news, Result).chain(response, executed=True)
+    result.on_done(lambda _: session.close())
     return result
 
 
