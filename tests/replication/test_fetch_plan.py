@@ -25,6 +25,7 @@ from odradek.replication.fetch_plan import (
     BEHIND_RESPONSES_MAX,
     CATCH_UP_BYTES_MAX,
     CATCH_UP_WAIT_MAX_MS,
+    SHORT_BACKOFF_MS,
     FetcherSettings,
     FetchPlan,
 )
@@ -151,7 +152,7 @@ class FetchPlanMachine(RuleBasedStateMachine):
         elif replica.phase is ReplicaPhase.FETCHING and change == "pause":
             self.plan.pause(replica)
         elif replica.phase is ReplicaPhase.FETCHING and change == "back off":
-            self.plan.back_off(replica, self.now_ms)
+            self.plan.back_off(replica, self.now_ms, is_expected=bool(cut % 2))
 
     def truncated(self, replica: FollowedReplica, cut: int) -> None:
         log = replica.log
@@ -439,6 +440,19 @@ def test_stopped_replica_is_not_fetched_after_its_backoff() -> None:
     plan.resume(other)
     assert list(plan.catch_up.fetched.values()) == [other]
     assert plan.wake_ms is None
+
+
+def test_short_delay_ends_before_a_longer_one_that_began_earlier() -> None:
+    plan, first, second = FetchPlan(SETTINGS), replica_of(0), replica_of(1)
+    for each in (first, second):
+        plan.resume(each)
+    plan.back_off(first, 0)
+    plan.back_off(second, 10, is_expected=True)
+    assert plan.wake_ms == 10 + SHORT_BACKOFF_MS
+    assert plan.wake(10 + SHORT_BACKOFF_MS) is second
+    assert plan.wake(10 + SHORT_BACKOFF_MS) is None
+    assert plan.wake_ms == SETTINGS.backoff_ms
+    assert plan.wake(SETTINGS.backoff_ms) is first
 
 
 def test_fetches_of_a_session_that_has_ended_are_freed_in_slices(

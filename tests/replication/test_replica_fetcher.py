@@ -12,7 +12,12 @@ import pytest
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID
 from odradek.protocol.messages.fetch_response import EpochEndOffset, PartitionData
-from odradek.replication.fetch_plan import CATCH_UP_BYTES_MAX, CATCH_UP_WAIT_MAX_MS
+from odradek.replication.fetch_plan import (
+    CATCH_UP_BYTES_MAX,
+    CATCH_UP_WAIT_MAX_MS,
+    SHORT_BACKOFF_MS,
+    SHORT_BACKOFFS_MAX,
+)
 from tests.helpers.faulty_files import FaultyFiles
 from tests.replication.scripted_leader import (
     BROKER_EPOCH,
@@ -334,10 +339,31 @@ def test_part_of_a_batch_at_the_end_is_fetched_again(tmp_path: Path) -> None:
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.CORRUPT_MESSAGE,
     ],
 )
+def test_first_errors_of_different_metadata_have_short_delays(
+    tmp_path: Path, error: ErrorCode
+) -> None:
+    async def test(it: Follower) -> None:
+        partition, other = it.partition(0), it.partition(1)
+        it.follow_in_sync(partition, other)
+        it.catch_up.answer(session_id=0)
+        it.in_sync.answer(failed(0, error))
+        for _ in range(SHORT_BACKOFFS_MAX):
+            it.timers.advance(SHORT_BACKOFF_MS - 1)
+            assert not it.catch_up.asked
+            it.timers.advance(1)
+            it.catch_up.answer(failed(0, error))
+            it.catch_up.answer(session_id=0)
+        it.timers.advance(SETTINGS.backoff_ms - 1)
+        assert not it.catch_up.asked
+        it.timers.advance(1)
+        assert [each.partition for each in it.catch_up.partitions] == [0]
+
+    run_follower(tmp_path, test)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE])
 def test_error_of_a_partition_backs_off_until_the_metadata_changes(
     tmp_path: Path, error: ErrorCode
 ) -> None:

@@ -30,6 +30,12 @@ CATCH_UP_BYTES_MAX = 1_048_576
 CATCH_UP_WAIT_MAX_MS = 50
 """Maximum time that a leader waits for records on the catch-up connection."""
 
+SHORT_BACKOFF_MS = 50
+"""Delay after an error that lasts until leader and follower have the same metadata."""
+
+SHORT_BACKOFFS_MAX = 5
+"""Short delays of a replica in one leader epoch. Further ones are `replica.fetch.backoff.ms`."""
+
 BEHIND_RESPONSES_MAX = 2
 """Consecutive responses with records after which a replica that is still behind is out of sync."""
 
@@ -66,9 +72,10 @@ class FetchPlan:
         self._new: dict[ReplicaKey, None] = {}
         # Replicas in both sessions.
         self._moving: dict[ReplicaKey, None] = {}
-        # The times at which the backoffs end. They are in order, because the delay is constant. A
+        # The times at which the backoffs end. They are in order, because each delay is constant. A
         # dictionary would pass over its removed entries at each look at the first one.
         self._backing_off: OrderedDict[FollowedReplica, float] = OrderedDict()
+        self._backing_off_shortly: OrderedDict[FollowedReplica, float] = OrderedDict()
 
     # --- replicas ---
 
@@ -89,11 +96,24 @@ class FetchPlan:
         assert replica.phase is ReplicaPhase.PAUSED
         replica.phase = ReplicaPhase.TRUNCATING
 
-    def back_off(self, replica: FollowedReplica, now_ms: float) -> None:
-        """Do not fetch the replica before `replica.fetch.backoff.ms` has passed."""
+    def back_off(
+        self, replica: FollowedReplica, now_ms: float, *, is_expected: bool = False
+    ) -> None:
+        """Do not fetch the replica before `replica.fetch.backoff.ms` has passed.
+
+        Args:
+            is_expected: The leader has not the metadata of the follower yet, or the reverse. The
+                first `SHORT_BACKOFFS_MAX` of these delays in a leader epoch are short, because
+                requests with acks=all wait for the follower.
+        """
         self._withdraw(replica)
         replica.phase = ReplicaPhase.BACKING_OFF
-        self._backing_off[replica] = now_ms + self._settings.backoff_ms
+        backoff_ms = self._settings.backoff_ms
+        if is_expected and replica.short_backoffs < SHORT_BACKOFFS_MAX:
+            replica.short_backoffs += 1
+            self._backing_off_shortly[replica] = now_ms + min(SHORT_BACKOFF_MS, backoff_ms)
+        else:
+            self._backing_off[replica] = now_ms + backoff_ms
 
     def stop(self, replica: FollowedReplica) -> None:
         """Never fetch the replica again."""
@@ -116,6 +136,7 @@ class FetchPlan:
         self._new.pop(key, None)
         self._moving.pop(key, None)
         self._backing_off.pop(replica, None)
+        self._backing_off_shortly.pop(replica, None)
 
     def releasing(self) -> Generator[None, None, None]:
         """Drop all fetches of both sessions in time slices, after the last request of both."""
@@ -125,14 +146,18 @@ class FetchPlan:
     @property
     def wake_ms(self) -> float | None:
         """The time at which `wake` is due, or None."""
-        return next(iter(self._backing_off.values()), None)
+        later_ms = next(iter(self._backing_off.values()), None)
+        soon_ms = next(iter(self._backing_off_shortly.values()), later_ms)
+        return soon_ms if later_ms is None or soon_ms is None else min(soon_ms, later_ms)
 
     def wake(self, now_ms: float) -> FollowedReplica | None:
         """Return a replica whose backoff is over, or None. It is paused until `resume`."""
         wake_ms = self.wake_ms
         if wake_ms is None or wake_ms > now_ms:
             return None
-        replica, _ = self._backing_off.popitem(last=False)
+        shortly = self._backing_off_shortly
+        is_short = next(iter(shortly.values()), None) == wake_ms
+        replica, _ = (shortly if is_short else self._backing_off).popitem(last=False)
         replica.phase = ReplicaPhase.PAUSED
         return replica
 

@@ -46,6 +46,7 @@ class FollowedReplica:
         is_in_sync: The replica is fetched on the connection for replicas in sync.
         responses_behind: The number of consecutive responses after which it was still behind.
         error: The code of the last error, so that a repeated one is logged once.
+        short_backoffs: The number of short delays after errors of different metadata.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class FollowedReplica:
         "partition",
         "phase",
         "responses_behind",
+        "short_backoffs",
     )
 
     def __init__(self, partition: Partition, leader: BrokerId, leader_epoch: int) -> None:
@@ -72,6 +74,7 @@ class FollowedReplica:
         self.is_in_sync = False
         self.responses_behind = 0
         self.error = 0
+        self.short_backoffs = 0
 
     def __repr__(self) -> str:
         return f"<{self.partition.topic_partition} of leader {self.leader}, {self.phase.name}>"

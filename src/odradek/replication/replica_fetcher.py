@@ -18,8 +18,9 @@ A partition in a response has:
   leader has deleted all records of this log, empty it. Fetch again (rule F12).
 - OFFSET_OUT_OF_RANGE: pause the partition, look up the leader's start and end, and truncate or
   begin again at the leader's start (rule F12).
-- Another error, or invalid records: back off for `replica.fetch.backoff.ms`. A new leader or epoch
-  ends the backoff, because it makes a new `FollowedReplica`.
+- Another error, or invalid records: back off for `replica.fetch.backoff.ms`, or shortly while the
+  leader's metadata may differ. A new leader or epoch ends the backoff, because it makes a new
+  `FollowedReplica`.
 - An I/O error of the log: stop the partition with KAFKA_STORAGE_ERROR.
 
 A response of an earlier position or epoch changes nothing (rule F11). A response that does not
@@ -656,16 +657,16 @@ class ReplicaFetcher:
 
     def _back_off(self, replica: FollowedReplica, code: int, reason: str) -> None:
         """Fetch the replica again after a delay. Log the first of equal errors."""
-        self._plan.back_off(replica, self._clock.monotonic_ms())
+        is_expected = code in _EXPECTED_ERRORS
+        self._plan.back_off(replica, self._clock.monotonic_ms(), is_expected=is_expected)
         self._arm()
         if replica.error != code:
             replica.error = code
             logger.log(
-                logging.DEBUG if code in _EXPECTED_ERRORS else logging.WARNING,
-                "%s is not fetched from broker %d for %d ms: error %d, %s",
+                logging.DEBUG if is_expected else logging.WARNING,
+                "%s is not fetched from broker %d for a moment: error %d, %s",
                 replica.partition.topic_partition,
                 self.leader,
-                self._parts.settings.backoff_ms,
                 code,
                 reason,
             )
