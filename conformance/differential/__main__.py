@@ -135,7 +135,7 @@ def _taken(run: Run | None) -> str:
         return "Run against an Odradek whose commit is not recorded."
     changes = ", and later changes" if run.modified else ""
     return (
-        f"Run on {run.date} at commit `{run.commit[:7]}` (the last one that changed `src/`)"
+        f"Run on {run.date} at commit `{run.commit[:7]}` (the newest change of `src/`)"
         f"{changes}, with Python {platform.python_version()}."
     )
 

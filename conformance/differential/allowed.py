@@ -57,6 +57,7 @@ _TIERED = (
     "Broker configs of tiered storage do not apply, so that the topic configs have no such synonym."
 )
 _NODE_ID = "`node.id` has a default. In Kafka it has none."
+_ZOOKEEPER = "Configs of ZooKeeper exist, as in Kafka 3.9. Kafka 4 has none."
 _LISTENERS = (
     "Each broker has its own addresses and directories. Kafka can alter `listeners` while it runs."
 )
@@ -226,6 +227,10 @@ _PERMITTED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (_TIERED, f"{_OF_TOPIC}/[local.retention.bytes]", ("synonyms",)),
     (_TIERED, f"{_OF_TOPIC}/[local.retention.ms]", ("synonyms",)),
     (_NODE_ID, f"{_OF_BROKER}/[node.id]", ("synonyms",)),
+    *(
+        (_ZOOKEEPER, _OF_BROKER, (f"[zookeeper.{name}]",))
+        for name in ("connect", "connection.timeout.ms", "session.timeout.ms")
+    ),
     *(
         (_LIST_TYPE, f"{_OF_BROKER}/[{name}]", ("config_type",))
         for name in ("advertised.listeners", "listeners", "log.dir", "log.dirs")
