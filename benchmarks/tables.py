@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 MIB = 1 << 20
 CAPTIONS = {
@@ -12,10 +11,6 @@ CAPTIONS = {
     "rabbitmq": "RabbitMQ",
     "activemq": "ActiveMQ",
 }
-
-
-def machine(result: dict[str, Any]) -> str:
-    return "Taken on " + "; ".join(result["machine"].values()) + ".\n"
 
 
 def median(values: list[float]) -> float:
@@ -30,7 +25,7 @@ def show(value: float | None) -> str:
 
 
 def judged(ratio: float, target: tuple[str, float] | None) -> str:
-    """`>= 1: met` for a row of a table; nothing where there is no target.
+    """Return `>= 1: met` for a row of a table, or nothing where there is no target.
 
     If the ratio meets or misses the target only because the table rounds it, the verdict repeats it
     with four digits.
