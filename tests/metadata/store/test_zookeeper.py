@@ -18,10 +18,12 @@ from odradek.metadata.store.interface import (
     CHROOT_BYTES_MAX,
     Create,
     EventKind,
+    Node,
     NodeExistsError,
     NoNodeError,
     SessionLostError,
     SessionState,
+    Stat,
     StoreFailure,
     WatchEvent,
 )
@@ -220,6 +222,53 @@ def test_large_write_is_prepared_in_time_slices(
         await store.close()
         with pytest.raises(SessionLostError):
             await late
+
+    run(scenario())
+
+
+def test_calls_after_a_postponed_call_that_fails_are_made(
+    zookeeper: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_store, "OPERATIONS_PER_SLICE", 2)
+
+    async def scenario() -> None:
+        store = ZooKeeperStore(address(zookeeper, "/test-postponed"))
+        await store.open()
+        await store.create_root()
+        calls = [
+            asyncio.ensure_future(each)
+            for each in (
+                store.multi([Create(f"/{number}") for number in range(5)]),
+                store.set("/0", b"1", version="no number"),  # type: ignore[arg-type]
+                store.get("/0"),
+            )
+        ]
+        written, refused, found = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(written, list)
+        assert isinstance(refused, TypeError)
+        assert isinstance(found, Node)
+        await store.close()
+
+    run(scenario())
+
+
+def test_calls_above_the_limit_of_postponed_calls_fail(
+    zookeeper: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_store, "OPERATIONS_PER_SLICE", 2)
+    monkeypatch.setattr(zookeeper_store, "POSTPONED_MAX", 2)
+
+    async def scenario() -> None:
+        store = ZooKeeperStore(address(zookeeper, "/test-postponed-limit"))
+        await store.open()
+        await store.create_root()
+        large = asyncio.ensure_future(store.multi([Create(f"/{number}") for number in range(5)]))
+        await asyncio.sleep(0)  # the preparation begins
+        reads = [store.exists("/") for _ in range(3)]
+        outcomes = await asyncio.gather(*reads, return_exceptions=True)
+        assert [type(each) for each in outcomes] == [Stat, Stat, StoreFailure]
+        assert len(await large) == 5
+        await store.close()
 
     run(scenario())
 

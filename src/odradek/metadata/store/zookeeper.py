@@ -77,6 +77,11 @@ OPERATIONS_PER_SLICE = 50
 """Operations of a transaction that are prepared in one time slice: kazoo takes 10 us for each."""
 GETS_IN_FLIGHT_MAX = 200
 """Requests of one `get_many` that are in flight at the same time. One time slice starts them."""
+POSTPONED_MAX = 10_000
+"""Calls that wait for the preparation of a transaction, which takes some milliseconds.
+
+Further calls fail with StoreFailure. A broker makes a few hundred calls in this time.
+"""
 
 _TREE_ERRORS: dict[type[Exception], type[StoreError]] = {
     exceptions.NoNodeError: NoNodeError,
@@ -403,8 +408,16 @@ class ZooKeeperStore(StoreSession):
         if self._preparing is None:
             self._send(start, request)
         else:
-            self._postponed.append(partial(self._send_postponed, start, request))
+            self._postpone(partial(self._send_postponed, start, request))
         return future
+
+    def _postpone(self, call: Callable[[], None]) -> None:
+        """Make the call after the preparation that runs, and after the calls before it."""
+        if len(self._postponed) >= POSTPONED_MAX:
+            raise StoreFailure(
+                f"{POSTPONED_MAX} calls wait for the preparation of a write. Try again later"
+            )
+        self._postponed.append(call)
 
     def _send(self, start: Callable[[KazooClient], Any], request: _Request) -> None:
         """Send a request. Raise an error if the session has no connection."""
@@ -419,7 +432,7 @@ class ZooKeeperStore(StoreSession):
     def _send_postponed(self, start: Callable[[KazooClient], Any], request: _Request) -> None:
         try:
             self._send(start, request)
-        except StoreFailure as error:
+        except Exception as error:  # noqa: BLE001 - the caller gets it, and the next call is made
             request.fail(error)
 
     def complete(self, client: _Client, result: Any) -> None:
@@ -533,7 +546,7 @@ class ZooKeeperStore(StoreSession):
         if self._preparing is None:
             self._prepare(operations, request)
         else:
-            self._postponed.append(partial(self._prepare, operations, request))
+            self._postpone(partial(self._prepare, operations, request))
         return await future
 
     def _prepare(self, operations: Sequence[Operation], request: _Request) -> None:
