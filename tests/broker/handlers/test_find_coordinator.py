@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.requests.reported_reasons import REASONS_REMEMBERED_MAX, ReportedReasons
 from odradek.errors import ErrorCode
 from odradek.metadata.topics import CONSUMER_OFFSETS
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
@@ -54,6 +55,32 @@ def test_offsets_topic_that_cannot_be_created_is_reported(
     assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert "INVALID_REPLICATION_FACTOR" in found.error_message
     assert find(client, version=1).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_each_broker_logs_the_reason_of_a_missing_topic_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Several brokers may run in one process."""
+    for brokers in (1, 2):
+        with (
+            Broker(config={"offsets.topic.replication.factor": 2}) as broker,
+            WireClient(broker.bootstrap_servers) as client,
+        ):
+            for _ in range(3):
+                find(client)
+        lines = [each for each in caplog.messages if each.startswith("cannot create the internal")]
+        assert len(lines) == brokers
+
+
+def test_reasons_are_logged_again_after_many_others() -> None:
+    reasons = ReportedReasons()
+    assert reasons.is_new("topic", "first")
+    assert reasons.is_new("other topic", "first")
+    for number in range(REASONS_REMEMBERED_MAX - 2):
+        assert reasons.is_new("topic", str(number))
+    assert not reasons.is_new("topic", "first")
+    assert reasons.is_new("topic", "last")
+    assert reasons.is_new("topic", "first")
 
 
 def test_several_groups_are_returned_in_the_order_of_the_request(client: WireClient) -> None:

@@ -18,7 +18,6 @@ cluster that does not know the new topic yet: see Metadata. Addresses are those 
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.requests.advertised import broker_address
@@ -45,8 +44,6 @@ logger = logging.getLogger(__name__)
 # By key type, the internal topic whose partition leaders are the coordinators.
 TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 BATCHED_FROM = 4
-# Number of reasons for missing topics that are remembered, to log each of them once.
-REASONS_LOGGED_MAX = 100
 
 
 class _Lookup(NamedTuple):
@@ -77,7 +74,9 @@ async def _created(
     if failure is not None and failure.code is ErrorCode.TOPIC_ALREADY_EXISTS:
         failure = None
     if failure is not None and failure.code is ErrorCode.INVALID_REPLICATION_FACTOR:
-        _log_few_brokers(name, failure.message)
+        # Clients repeat their request ten times a second.
+        if services.reported_reasons.is_new(name, failure.message):
+            logger.warning("cannot create the internal topic %s: %s", name, failure.message)
     elif failure is not None and failure.code is not ErrorCode.REQUEST_TIMED_OUT:
         logger.error(
             "cannot create the internal topic %s: %s. Its groups or transactions are refused until "
@@ -86,12 +85,6 @@ async def _created(
             failure,
         )
     return _response(services, context, request, failure)
-
-
-@lru_cache(maxsize=REASONS_LOGGED_MAX)
-def _log_few_brokers(name: str, reason: str) -> None:
-    """Log the reason once. Clients repeat their request ten times a second."""
-    logger.warning("cannot create the internal topic %s: %s", name, reason)
 
 
 def _response(

@@ -13,8 +13,10 @@ connection. Any other exception is a bug of the broker, which logs it and closes
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from odradek.broker.requests.reported_reasons import ReportedReasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,6 +135,7 @@ class Services:
     quotas: ClientQuotas
     coordinators: Coordinators
     cluster: ClusterRequests | None = None
+    reported_reasons: ReportedReasons = field(default_factory=ReportedReasons)
 
     @property
     def groups(self) -> GroupCoordinator:
