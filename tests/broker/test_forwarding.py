@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from odradek.broker.handlers import describe_groups
 from odradek.broker.requests import (
     auto_topic_creation_manager,
     cluster_parts,
+    dispatch,
     forwarded_bytes,
     forwarding,
 )
@@ -37,6 +38,7 @@ from odradek.metadata.resources import ResourceType
 from odradek.metadata.topic_changes import NewTopic
 from odradek.net.session import Session
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.freeing import freeing
 from odradek.protocol.messages.alter_configs_request import AlterConfigsRequest
 from odradek.protocol.messages.alter_configs_response import AlterConfigsResponse
 from odradek.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -325,6 +327,26 @@ def test_long_requests_that_wait_for_the_controller_have_no_slot(run: Any, elect
         for each in created:
             assert {topic.error_code for topic in (await wait(each)).topics} == {0}
         assert cluster.forwarded.used == 0
+
+    run(test)
+
+
+def test_the_arrays_of_a_long_request_are_freed_once(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed: list[list[list[Any]]] = []
+
+    def recorded(arrays: list[list[Any]]) -> Generator[None, None, None]:
+        freed.append(arrays)
+        yield from freeing(arrays)
+
+    async def test(brokers: TwoBrokers) -> None:
+        topics = [CreatableTopic(f"t{number}", 1, 1) for number in range(ELEMENTS_UNSLICED_MAX + 1)]
+        request = CreateTopicsRequest(topics, 30_000, validate_only=True)
+        monkeypatch.setattr(dispatch, "freeing", recorded)
+        await brokers.call(request, CreateTopicsResponse)
+        assert len(freed) > 1
+        assert len({id(each) for each in freed}) == len(freed)
 
     run(test)
 

@@ -151,11 +151,16 @@ class _LongRequestContext(RequestContext):
     is_long = True
     slot: _Slot
     arrays: list[list[Any]]
-    """The arrays of the decoded request. They are freed in time slices after the execution."""
+    """The arrays of the decoded request, until `freeing` takes them."""
 
     def release_slot(self) -> None:
         self.slot.release()
-        begin(freeing(self.arrays), "freeing of a request")
+        begin(self.freeing(), "freeing of a request")
+
+    def freeing(self) -> Generator[None, None, None]:
+        """Free the arrays in time slices. Further calls find none."""
+        arrays, self.arrays = self.arrays, []
+        return freeing(arrays)
 
 
 class Dispatcher:
@@ -313,7 +318,7 @@ class Dispatcher:
         del result
         await wait_executed(encoded)
         try:
-            await in_slices(freeing(context.arrays))
+            await in_slices(context.freeing())
         except asyncio.CancelledError:
             encoded.cancel()
             raise
