@@ -88,7 +88,7 @@ class Simulations(CommandExperiment):
     def next_unit(self, record: Record) -> str | None:
         settings = record.settings
         enough = hours(_batches(record)) >= settings["hours_all"]
-        if enough and hours(final(record)) >= settings["hours_final"]:
+        if enough and hours(after_last_violation(record)) >= settings["hours_final"]:
             return None
         load = LOADS[sum(_is_planned(unit) for unit in record.units) % len(LOADS)]
         ends = [
@@ -132,16 +132,23 @@ class Simulations(CommandExperiment):
         batches = _batches(record)
         seeds = sum(int(values["runs"]) for values in batches)
         bad = sum(len(values["violations"]) for values in batches)
+        of_commit = sum(len(values["violations"]) for values in _present(record))
+        clean, commit = hours(after_last_violation(record)), f"commit `{record.commit[:7]}` of src/"
+        last = f"The last {clean:.1f} hours are of {commit} and have no violation."
+        if of_commit:
+            last = (
+                f"{of_commit} of these runs are of {commit}. The record has {clean:.1f} hours of "
+                "that commit after the batch with the last of them."
+            )
         return (
             f"{hours(batches):.1f} simulated hours in all, {seeds:,} runs, {bad} with a violation. "
-            f"The last {hours(final(record)):.1f} hours are of commit `{record.commit[:7]}` of "
-            "src/ and have no violation."
+            f"{last}"
         )
 
     def verdict(self, record: Record) -> str:
         if record.complete:
             return ""
-        whole, clean = hours(_batches(record)), hours(final(record))
+        whole, clean = hours(_batches(record)), hours(after_last_violation(record))
         text = f"{whole:.1f} hours of all commits, {clean:.1f} of this one after its last violation"
         found = [seed for values in _present(record) for seed in values["violations"]]
         return f"{text}; violations of this commit: {', '.join(found)}" if found else text
@@ -168,10 +175,11 @@ def hours(batches: list[Values]) -> float:
     return sum(float(values["simulated_s"]) for values in batches) / HOUR_S
 
 
-def final(record: Record) -> list[Values]:
-    """Return the batches of this commit of src/ after its last violation.
+def after_last_violation(record: Record) -> list[Values]:
+    """Return the batches of this commit of src/ after its last batch with a violation.
 
-    Batches of earlier commits may have been added in between.
+    They are all batches of the commit if none has a violation. Batches of earlier commits may have
+    been added in between.
     """
     found: list[Values] = []
     for values in reversed(_present(record)):

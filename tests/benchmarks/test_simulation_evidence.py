@@ -14,7 +14,7 @@ from benchmarks.evidence.planted_bugs import BUGS, PlantedBugs, is_met
 from benchmarks.evidence.record import Record, Unit, Values
 from benchmarks.evidence.runner import DRAWN_SEEDS, begin
 from benchmarks.evidence.simulation_import import NoBatchError, add, parse
-from benchmarks.evidence.simulations import LOADS, Simulations, final, hours
+from benchmarks.evidence.simulations import LOADS, Simulations, after_last_violation, hours
 
 from testkit.source_state import Source
 from tests.simulation.__main__ import Batch, _options
@@ -87,10 +87,28 @@ def test_runs_end_with_enough_hours_in_all_and_after_the_last_violation() -> Non
 
 def test_the_last_hours_are_of_the_present_source() -> None:
     later = record_of(batch(), batch(source=LATER), source=LATER)
-    assert hours(final(later)) == 1
-    assert hours(final(record_of(batch(), batch()))) == 2
-    assert final(record_of(batch(violations={"1": "x"}))) == []
-    assert hours(final(record_of(batch(), batch(source=LATER, violations={"1": "x"})))) == 1
+    assert hours(after_last_violation(later)) == 1
+    assert hours(after_last_violation(record_of(batch(), batch()))) == 2
+    assert after_last_violation(record_of(batch(violations={"1": "x"}))) == []
+    assert (
+        hours(after_last_violation(record_of(batch(), batch(source=LATER, violations={"1": "x"}))))
+        == 1
+    )
+
+
+def test_the_sentence_on_the_last_hours_names_violations_of_the_same_commit() -> None:
+    experiment = Simulations()
+    clean = record_of(batch(), batch(source=LATER, violations={"1": "x"}), batch())
+    assert experiment.snippets(clean)["simulation.summary"] == (
+        "3.0 simulated hours in all, 75 runs, 1 with a violation. The last 2.0 hours are of commit "
+        f"`{SOURCE.commit[:7]}` of src/ and have no violation."
+    )
+    bad = record_of(batch(), batch(violations={"1": "x", "2": "y"}), batch())
+    assert experiment.snippets(bad)["simulation.summary"] == (
+        "3.0 simulated hours in all, 75 runs, 2 with a violation. 2 of these runs are of commit "
+        f"`{SOURCE.commit[:7]}` of src/. The record has 1.0 hours of that commit after the batch "
+        "with the last of them."
+    )
 
 
 def test_a_record_of_simulations_keeps_the_batches_of_earlier_commits(tmp_path: Path) -> None:
