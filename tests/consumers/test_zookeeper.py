@@ -246,7 +246,7 @@ def test_nothing_is_delivered_past_the_session_timeout_without_a_response(
     clock = ManualClock()
     with contextlib.closing(cluster.consumer("a", clock=clock)) as consumer:
         assert consumer.poll(0).offset() == 0
-        os.kill(zookeeper.child.pid, signal.SIGSTOP)
+        suspend(zookeeper.child.pid)
         try:
             assert consumer.poll(0).offset() == 1
             clock.advance(SESSION_MS // 2)
