@@ -207,7 +207,8 @@ class ClusterBrokers:
         self, topic: str, *values: bytes, partition: int = 0, acks: int = -1, at: int | None = None
     ) -> PartitionProduceResponse:
         """Append a batch at the leader, or at a broker."""
-        request = produce(topic, batch(*values), partition=partition, acks=acks)
+        records = batch(*values, timestamp_ms=self.clock.time_ms())
+        request = produce(topic, records, partition=partition, acks=acks)
         broker_id = self.leader(topic, partition) if at is None else at
         response = await self.call(broker_id, request, ProduceResponse, version=12)
         found: PartitionProduceResponse = response.responses[0].partition_responses[0]
