@@ -13,6 +13,7 @@ import pytest
 from odradek.broker.periodic import PeriodicTasks
 from odradek.replication.replica_fetcher import ReplicaFetcher
 from tests.simulation.event_loop import SimulatedClock, SimulatedLoop
+from tests.simulation.injected_errors import InjectedError
 from tests.simulation.planting import Patches
 from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.simulation import Simulation
@@ -95,15 +96,16 @@ def test_a_cluster_recovers_from_an_unexpected_error(what: str) -> None:
 
 
 def test_a_periodic_task_that_ends_with_an_error_of_a_thread_is_reported() -> None:
-    async def repeat(tasks: PeriodicTasks, interval_ms: int, work: Callable[[], Any]) -> None:
-        while True:
-            await tasks._services.timers.sleep(interval_ms / 1000)
-            await work()
+    def fail() -> None:
+        raise InjectedError("a call fails")
+
+    async def repeat(tasks: PeriodicTasks, interval_ms: int, _: Callable[[], Any]) -> None:
+        await tasks._services.timers.sleep(interval_ms / 1000)
+        await asyncio.get_running_loop().run_in_executor(tasks._services.executor, fail)
 
     patches = Patches()
     patches.replace(PeriodicTasks, "_repeat", repeat)
     simulation = Simulation(2, 3, 12, swarm=False)
-    cause(simulation, "_error_of_a_thread", 8)
     try:
         violations = simulation.run().violations
     finally:
