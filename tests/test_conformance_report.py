@@ -9,6 +9,7 @@ from conformance import report, run
 from conformance.differential import __main__ as differential
 from conformance.harness import Result
 from conformance.report import Report, Run
+from conformance.targets import BROKER
 
 from testkit import source_state
 from testkit.source_state import Source
@@ -35,8 +36,9 @@ def totals(found: Report) -> dict[str, list[str]]:
 
 
 def test_the_published_page_is_made_from_the_published_results() -> None:
-    page = report.page(report.load(), run.SUITES)
-    assert report.PAGE.read_text("utf-8") == page, "python -m conformance render"
+    results, path = report.paths(BROKER)
+    page = report.page(report.load(results), run.SUITES)
+    assert path.read_text("utf-8") == page, "python -m conformance render"
 
 
 def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -69,10 +69,11 @@ OF_A_REQUEST = (
     "odradek.controller.plans",
     "odradek.controller.replica_placer",
 )
-MODULES_MAX = 166
+MODULES_MAX = 168
 """Number of the product's modules at the start. A change that raises it gives the reason here. A
-change that lowers it lowers the pinned number, too. The last one that raised it frees
-large requests and responses in time slices (`odradek.protocol.freeing`).
+change that lowers it lowers the pinned number, too. The last ones that raised it delete
+the records of many partitions in time slices (`odradek.replication.record_deletions`) and report
+each reason once for a broker (`odradek.broker.requests.reported_reasons`).
 """
 
 
