@@ -8,7 +8,7 @@ from typing import Any
 from odradek.client.blocking import BlockingClient
 from odradek.client.connection import request_frame as request_bytes
 
-__all__ = ["ConnectionClosed", "WireClient", "request_bytes"]
+__all__ = ["ConnectionClosed", "WireClient", "receive_exactly", "request_bytes"]
 
 TIMEOUT_S = 120.0
 
@@ -59,10 +59,19 @@ class WireClient(BlockingClient):
 
     def read(self, size: int) -> bytes:
         """Return bytes from the socket itself."""
-        data = bytearray()
-        while len(data) < size:
-            chunk = self.socket.recv(size - len(data))
-            if not chunk:
-                raise ConnectionClosed
-            data += chunk
-        return bytes(data)
+        return receive_exactly(self.socket, size)
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """Return so many bytes from a socket. MSG_WAITALL does not wait if the socket has a timeout.
+
+    Raises:
+        ConnectionClosed: The other side closed the connection before.
+    """
+    data = bytearray()
+    while len(data) < size:
+        chunk = connection.recv(size - len(data))
+        if not chunk:
+            raise ConnectionClosed
+        data += chunk
+    return bytes(data)

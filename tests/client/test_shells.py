@@ -22,6 +22,7 @@ from odradek.protocol.messages.produce_request import ProduceRequest
 from odradek.protocol.messages.produce_response import ProduceResponse
 from odradek.testing import Broker
 from testkit.requests import batch, fetch, produce
+from testkit.wire import receive_exactly
 
 TIMEOUT_S = 120.0
 CALLS = 300
@@ -104,7 +105,7 @@ def test_without_reading_ahead_the_rest_is_left_in_the_socket(broker: Broker) ->
         client.send(ApiVersionsRequest("a", "1"), 3)
         client.send(ApiVersionsRequest("a", "1"), 3)
         first = client.receive_frame()
-        (size,) = struct.unpack(">i", client.socket.recv(4, socket.MSG_WAITALL))
+        (size,) = struct.unpack(">i", receive_exactly(client.socket, 4))
         assert size == len(first)
 
 

@@ -13,6 +13,8 @@ from contextlib import ExitStack
 import pytest
 from conformance.histories.proxy import END_TXN, HOST, OVERTAKEN_S, PRODUCE, Link, Proxy
 
+from testkit.wire import receive_exactly
+
 METADATA = 3
 DEADLINE_S = 120.0
 FOR_S = 7.0  # of each fault, as a key only: the test ends the fault, see `Clock`
@@ -116,7 +118,7 @@ def connect(proxy: Proxy) -> Iterator[object]:
             made = stack.enter_context(socket.create_connection(address, timeout=DEADLINE_S))
             made.sendall(_frame(METADATA, 0))
             size = len(_frame(METADATA, 0))
-            assert len(made.recv(size, socket.MSG_WAITALL)) == size
+            assert len(receive_exactly(made, size)) == size
             return made
 
         yield make
@@ -181,7 +183,7 @@ def test_a_delayed_request_is_overtaken_by_another_connection(
     assert broker.wait_for(4) == [0, 0, 2, 1]
     fault.join()
     response = _frame(PRODUCE, 1)
-    assert slow.recv(len(response), socket.MSG_WAITALL) == response
+    assert receive_exactly(slow, len(response)) == response
 
 
 def test_a_late_request_arrives_after_its_connection_has_gone(

@@ -16,6 +16,7 @@ from odradek.testing.link_proxies import (
     Separation,
     sender_of,
 )
+from testkit.wire import receive_exactly
 
 LIMIT_S = 60.0
 CUT = Separation(frozenset({2, 3}))
@@ -78,14 +79,14 @@ def test_held_bytes_arrive_after_the_direction_is_free_again() -> None:
             receiver, _ = behind.accept()
             with receiver:
                 receiver.settimeout(LIMIT_S)
-                assert receiver.recv(len(request), socket.MSG_WAITALL) == request
+                assert receive_exactly(receiver, len(request)) == request
                 proxies.hold(Conditions(frozenset({("broker-1", "broker-2")})))
                 sender.sendall(request)
                 receiver.sendall(b"response")  # the other direction is free
-                assert sender.recv(8, socket.MSG_WAITALL) == b"response"
+                assert receive_exactly(sender, 8) == b"response"
                 receiver.setblocking(False)
                 with pytest.raises(BlockingIOError):
                     receiver.recv(1)
                 proxies.hold(Conditions())
                 receiver.settimeout(LIMIT_S)
-                assert receiver.recv(len(request), socket.MSG_WAITALL) == request
+                assert receive_exactly(receiver, len(request)) == request

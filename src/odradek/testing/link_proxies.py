@@ -154,6 +154,8 @@ class LinkProxies:
             self._links.add(link)
             try:
                 await link.run()
+            except asyncio.CancelledError:
+                pass  # `_close`. asyncio would log the cancelled handler as an error
             finally:
                 link.abort()
                 self._links.discard(link)
