@@ -35,7 +35,7 @@ from odradek.controller.broker_changes import (
     planning_elections,
 )
 from odradek.controller.broker_registry import BrokerRegistry
-from odradek.controller.clock_check import clock_lines
+from odradek.controller.clock_check import warn_of_clocks
 from odradek.controller.controller_term import Committed, ControllerTerm, Deposed
 from odradek.controller.election import Election, may_shut_down
 from odradek.controller.election_policies import (
@@ -523,8 +523,7 @@ class ClusterController:
         new = {
             broker: node for broker, node in nodes.items() if known.get(broker) != node.stat.czxid
         }
-        for line in clock_lines(new, self._clock.time_ms(), self._node_id):
-            logger.warning("%s", line)
+        warn_of_clocks(new, self._clock.time_ms(), self._node_id)
         changes, valid = registered_brokers(term.image, new)
         for broker, registration in valid.items():
             changes.after[broker] = replace(registration, fenced=True)
