@@ -62,6 +62,8 @@ class CoordinatorModel:
         self._names: dict[int, str] = {}
         self._unclean: dict[tuple[str, int], int] = {}
         self._markers: dict[tuple[str, int], int] = {}
+        self._ended: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self._left_open: set[tuple[str, int, int]] = set()
 
     # -- committed records -------------------------------------------------------------------------
 
@@ -123,6 +125,9 @@ class CoordinatorModel:
 
         After an unclean election the high watermark passes the same markers again.
         """
+        key = (topic, number, header.producer_id)
+        ended = header.partition_leader_epoch, header.base_offset
+        self._ended[key] = max(self._ended.get(key, ended), ended)
         if header.base_offset <= self._markers.get((topic, number), -1):
             return
         self._markers[topic, number] = header.base_offset
@@ -137,6 +142,32 @@ class CoordinatorModel:
                 f"{topic}-{number}: the marker at {header.base_offset} ends a transaction of "
                 f"{name} whose outcome is not decided: {entry}"
             )
+
+    def has_lost_marker(
+        self, topic: str, number: int, producer_id: int, first: BatchHeader
+    ) -> bool:
+        """Return whether an unclean election has removed the committed marker of a transaction.
+
+        The coordinator has completed the transaction, so it sends no other marker. As in Kafka the
+        transaction stays open in the partition, until a later one of the producer ends there.
+
+        Args:
+            first: The first batch of the transaction, which is open in the log. After the election
+                another transaction may begin at its offset, but in a later leader epoch.
+        """
+        key, model = (topic, number, producer_id), self._find(topic, number)
+        marker_epoch, marker_offset = self._ended.get(key, (-1, -1))
+        if (
+            model is None
+            or marker_epoch >= model.unclean_epoch
+            or first.base_offset >= marker_offset
+            or first.partition_leader_epoch > marker_epoch
+        ):
+            return False
+        if key not in self._left_open:
+            self._left_open.add(key)
+            self._count("transactions left open by a lost marker")
+        return True
 
     def open_transactions(self) -> list[str]:
         """Return the transactional ids whose transaction has not ended."""

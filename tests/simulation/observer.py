@@ -231,6 +231,34 @@ class Observer:
                 return maximal_isr_of(partition)
         return None
 
+    def undecided(self, topics: Collection[str]) -> Iterator[str]:
+        """Yield the partitions of topics in which a transaction is open.
+
+        A transaction whose marker an unclean election has removed does not count.
+        """
+        for partition in self.machine.partitions():
+            topic, log = partition.topic_partition.topic, partition.log
+            if topic not in topics or log.last_stable_offset == log.high_watermark:
+                continue
+            producers = log.producers
+            ongoing = {
+                offset: producer_id
+                for offset, producer_id in producers.ongoing.items()
+                if not self._has_lost_marker(partition, offset, producer_id)
+            }
+            if ongoing or producers.unreplicated:
+                yield f"{self.machine.host} {partition.topic_partition}: {ongoing}"
+
+    def _has_lost_marker(self, partition: Any, offset: int, producer_id: int) -> bool:
+        """Return whether the marker of the transaction that begins at `offset` was lost."""
+        model = self.models.get(key_of(partition))
+        if self._cluster is None or model is None:
+            return False
+        at = bisect_right(model.chain.ends, offset)
+        return at < len(model.chain.headers) and self._cluster.coordinators.has_lost_marker(
+            *partition.topic_partition, producer_id, model.chain.headers[at]
+        )
+
     def unflushed_below(self, key: PartitionKey, end: int) -> str:
         """Return the first segment of a running replica with unflushed records below `end`.
 

@@ -492,28 +492,23 @@ class Simulation:
         if not is_done and not self.violations:
             self.violation("the cluster has not recovered: a probe has not ended")
 
-    def _is_stable(self) -> bool:
-        """Whether no transaction is open, neither in a coordinator nor in any partition."""
+    def _unended(self) -> list[str]:
+        """Return the transactions that are open, in a coordinator or in a partition."""
         topics = {key.topic for key in self.keys} | {CONSUMER_OFFSETS}
-        if self.is_cluster and self.cluster.unended():
-            return False
-        return all(
-            partition.log.last_stable_offset == partition.log.high_watermark
-            for machine in self.machines
-            for partition in machine.partitions()
-            if partition.topic_partition.topic in topics
-        )
+        found = self.cluster.unended() if self.is_cluster else []
+        return found or [
+            what for observer in self.observers.values() for what in observer.undecided(topics)
+        ]
 
     def _finish(self) -> None:
         """Wait for the end of all transactions, read everything, and check the history."""
         stable_us = self.scheduler.now_us + STABLE_S * SECOND
-        while not (stable := self._is_stable()) and self.scheduler.now_us < stable_us:
+        while (unended := self._unended()) and self.scheduler.now_us < stable_us:
             self._until_us(self.scheduler.now_us + CHECK_US)
             if self.violations:
                 return
-        if not stable:
-            what = self.cluster.unended() if self.is_cluster else []
-            self.violation(f"a transaction is still open: {what}")
+        if unended:
+            self.violation(f"a transaction is still open: {unended}")
         if self.violations:
             return
         readers = [

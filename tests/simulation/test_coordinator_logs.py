@@ -256,6 +256,35 @@ def test_a_marker_that_ends_another_transaction_is_reported(scene: Scene) -> Non
     assert scene.problems
 
 
+def test_only_a_marker_that_an_unclean_election_has_removed_leaves_a_transaction_open(
+    scene: Scene,
+) -> None:
+    batch = bytes(build_marker(7, 3, EndTransactionMarker(True, 0), 0))
+    ended = parse_header(batch)._replace(base_offset=20, partition_leader_epoch=4)
+    first = ended._replace(base_offset=10)
+
+    def is_lost(producer_id: int = 7, number: int = 0, at: int = 10, epoch: int = 4) -> bool:
+        begun = first._replace(base_offset=at, partition_leader_epoch=epoch)
+        return scene.model.has_lost_marker("topic", number, producer_id, begun)
+
+    scene.internal.unclean_epoch = 5
+    assert not is_lost(), "no marker was committed"
+    scene.model.marker("topic", 0, ended, batch)
+    assert is_lost()
+    assert is_lost(at=11, epoch=3)
+    assert scene.counts["transactions left open by a lost marker"] == 1
+    assert not is_lost(producer_id=8), "of another producer"
+    assert not is_lost(number=1), "in another partition"
+    assert not is_lost(at=21), "begun after the marker"
+    assert not is_lost(epoch=5), "begun after the election"
+    scene.internal.unclean_epoch = 4
+    assert not is_lost(), "the marker was appended after the election"
+    scene.internal.unclean_epoch = 9
+    scene.model.marker("topic", 0, ended._replace(base_offset=15, partition_leader_epoch=9), batch)
+    assert not is_lost(), "a later marker"
+    assert not scene.problems
+
+
 def test_transactions_that_another_broker_completes_are_counted(scene: Scene) -> None:
     what = "transactions completed by another coordinator"
     for first, last, expected in ((0, 0, 0), (0, 2, 0), (0, 1, 2)):
