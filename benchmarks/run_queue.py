@@ -7,11 +7,17 @@ time in which a thread is blocked, for example by a read from a disk, is in neit
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import NamedTuple
 
 SCHEDSTAT = "/proc/thread-self/schedstat"
 LINE_BYTES_MAX = 64
+
+# `os.pread` would release the interpreter, and the thread would wait until it has it again.
+_pread = ctypes.PyDLL(None).pread
+_pread.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64)
+_pread.restype = ctypes.c_ssize_t
 
 
 class Queued(NamedTuple):
@@ -30,12 +36,16 @@ class RunQueue:
             self._file = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             self._file = -1
+        self._buffer = ctypes.create_string_buffer(LINE_BYTES_MAX)
 
     def read(self) -> Queued:
         """Return the totals. It takes some 3 us."""
         if self._file < 0:
             return Queued(0, 0)
-        _, waited_ns, scheduled = os.pread(self._file, LINE_BYTES_MAX, 0).split()
+        length = _pread(self._file, self._buffer, LINE_BYTES_MAX, 0)
+        if length <= 0:
+            raise OSError(f"cannot read {SCHEDSTAT}")
+        _, waited_ns, scheduled = self._buffer.raw[:length].split()
         return Queued(int(waited_ns), int(scheduled))
 
     def close(self) -> None:
