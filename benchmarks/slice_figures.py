@@ -8,7 +8,9 @@
 to a client are in `before_clients`, an entry for each start of a process. A broker of a cluster
 executes only ApiVersions and requests of other brokers in that time.
 `longest_ms` is the CPU time and the wall time of the longest callback within the limit. `slices`
-are the longer ones, in the format of the recorder, with the number of their broker.
+are the longer ones, in the format of the recorder, with the number of their broker. Records since
+the recorder measures the waits for a processor also have `busy_above`, `longest_busy_ms`,
+`wall_above` and `longest_wall_ms`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from benchmarks.slice_recorder import LIMIT_MS
 
 Line = dict[str, Any]
 Phase = dict[str, Any]
@@ -87,6 +91,21 @@ def _add(phase: Phase, broker: int, line: Line) -> None:
     for ms, count in line["by_ms"].items():
         phase["by_ms"][ms] = phase["by_ms"].get(ms, 0) + count
     phase["longest_ms"] = max(phase["longest_ms"], [line["cpu_ms"], line["wall_ms"]])
+    if has_waits(line):
+        for name in ("busy_above", "wall_above"):
+            phase[name] = phase.get(name, 0) + line[name]
+        for name in ("longest_busy_ms", "longest_wall_ms"):
+            phase[name] = max(phase[name], line[name]) if name in phase else line[name]
+
+
+def has_waits(phase: Phase) -> bool:
+    """Return whether the waits for a processor were measured in the phase."""
+    return "busy_above" in phase
+
+
+def above(phase: Phase) -> list[Line]:
+    """Return the slices that take more than the limit of CPU time."""
+    return [each for each in phase["slices"] if each["cpu_ms"] > LIMIT_MS]
 
 
 def longest(phase: Phase) -> tuple[float, float]:
@@ -97,7 +116,7 @@ def longest(phase: Phase) -> tuple[float, float]:
 
 def cause(slice_: Line) -> str:
     """Return the cause of a long slice, as far as its samples show it."""
-    collected = sum(ms for _, ms, _ in slice_["collections"])
+    collected = sum(ms for _, ms, *_ in slice_["collections"])
     if collected >= COLLECTION_SHARE * slice_["cpu_ms"]:
         oldest = max(generation for generation, *_ in slice_["collections"])
         return f"garbage collection of generation {oldest}"
@@ -149,7 +168,7 @@ def causes(phases: Iterable[Phase]) -> list[Cause]:
                     statistics.median(each["cpu_ms"] for each in slices),
                     top["cpu_ms"],
                     top["wall_ms"],
-                    sum(ms for _, ms, _ in top["collections"]),
+                    sum(ms for _, ms, *_ in top["collections"]),
                     top["callback"],
                     tuple(top["stack"]),
                 )

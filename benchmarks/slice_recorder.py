@@ -1,6 +1,6 @@
 """Run `odradek serve` with a recorder around each callback of its event loop.
 
-    python -m benchmarks.slice_recorder FILE [--no-stacks] -- OPTIONS OF SERVE
+    python -m benchmarks.slice_recorder FILE [--no-stacks] [--above=MS] -- OPTIONS OF SERVE
 
 The recorder replaces `asyncio.Handle._run`, so the broker runs on asyncio's event loop. uvloop's
 callbacks are not Python objects and cannot be wrapped. `benchmarks.time_slices` starts the broker.
@@ -8,17 +8,25 @@ callbacks are not Python objects and cannot be wrapped. `benchmarks.time_slices`
 CPU times are those of the loop's thread. Each line of FILE is one of these JSON
 objects. `at` is a time of the system's monotonic clock in seconds.
 
-    {"at": 12.5, "callbacks": 80, "cpu_ms": 0.9, "wall_ms": 1.1, "by_ms": {"0": 79, "1": 1}}
-    {"at": 12.6, "cpu_ms": 7.1, "wall_ms": 7.5, "callback": "task Connection.run",
+    {"at": 12.5, "callbacks": 80, "cpu_ms": 0.9, "wall_ms": 1.1, "by_ms": {"0": 79, "1": 1},
+     "busy_above": 0, "longest_busy_ms": [0.9, 1.1], "wall_above": 0, "longest_wall_ms": 1.3}
+    {"at": 12.6, "cpu_ms": 7.1, "wall_ms": 7.5, "busy_ms": 7.2, "waited_ms": 0.3, "scheduled": 1,
+     "callback": "task Connection.run",
      "stack": ["odradek.log.manager.LogManager.create:90", ...], "samples": [2, 3],
-     "collections": [[2, 1.5, 0]], "modules": 0}
+     "collections": [[2, 1.5, 0, 9000]], "modules": 0}
 
 The first kind counts the callbacks that began in a tenth of a second, and has the longest callback
-of at most `LIMIT_MS`. `by_ms` counts them by whole milliseconds of CPU time. The second
-kind is one callback above `LIMIT_MS`. Its `stack` begins with the innermost function, which 2 of 3
-samples have in common. `collections` are garbage collections on the loop's thread: generation, CPU
-time and number of objects that were freed. `modules` is the number of modules that were imported in
-the same time, by any thread.
+of at most `LIMIT_MS` of CPU time, and its wall time. `by_ms` counts them by whole milliseconds of
+CPU time. `busy` is the wall time less the time in which the thread was ready and waited for a
+processor (`benchmarks.run_queue`), so it includes blocking calls. `busy_above` and `wall_above`
+count the callbacks above `LIMIT_MS` in these two times.
+
+The second kind is one callback above `LIMIT_MS` of CPU time or busy time, or above another limit
+with `--above`. `scheduled` is the number of times that a processor was given to the thread. Its
+`stack` begins with the innermost function, which 2 of 3 samples have in common. `collections` are
+garbage collections on the loop's thread: generation, CPU time, number of objects that were freed,
+and number of objects in the young generation before. `modules` is the number of modules that were
+imported in the same time, by any thread.
 
 A timer samples the stack. It starts when a callback has run for `SAMPLED_AFTER_S`, so that shorter
 callbacks are not interrupted. A sample takes some 10 us.
@@ -39,9 +47,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
+from benchmarks.run_queue import RunQueue, busy_ms
+
 LIMIT_MS = 5.0
 BUCKET_S = 0.1
 SAMPLED_AFTER_S = 0.004
+SAMPLED_SHARE = 0.8
+"""Share of the limit of `--above` after which the samples begin."""
 SAMPLE_EACH_S = 0.001
 STACK_DEPTH = 10
 COROUTINES_DEPTH = 6
@@ -58,12 +70,21 @@ class Bucket:
         self.callbacks = 0
         self.by_ms: Counter[int] = Counter()
         self.longest_ms = (0.0, 0.0)
+        self.busy_above = 0
+        self.longest_busy_ms = (0.0, 0.0)
+        self.wall_above = 0
+        self.longest_wall_ms = 0.0
 
-    def add(self, cpu_ms: float, wall_ms: float) -> None:
+    def add(self, cpu_ms: float, wall_ms: float, busy_ms: float) -> None:
         self.callbacks += 1
         self.by_ms[int(cpu_ms)] += 1
         if self.longest_ms[0] < cpu_ms <= LIMIT_MS:
             self.longest_ms = (cpu_ms, wall_ms)
+        self.busy_above += busy_ms > LIMIT_MS
+        if busy_ms > self.longest_busy_ms[0]:
+            self.longest_busy_ms = (busy_ms, wall_ms)
+        self.wall_above += wall_ms > LIMIT_MS
+        self.longest_wall_ms = max(self.longest_wall_ms, wall_ms)
 
     def line(self) -> dict[str, Any]:
         cpu_ms, wall_ms = self.longest_ms
@@ -73,21 +94,36 @@ class Bucket:
             "cpu_ms": round(cpu_ms, 2),
             "wall_ms": round(wall_ms, 2),
             "by_ms": {str(ms): count for ms, count in sorted(self.by_ms.items())},
+            "busy_above": self.busy_above,
+            "longest_busy_ms": [round(ms, 2) for ms in self.longest_busy_ms],
+            "wall_above": self.wall_above,
+            "longest_wall_ms": round(self.longest_wall_ms, 2),
         }
 
 
 class Recorder:
     """Measures callbacks on the thread that creates it, which becomes the loop's thread."""
 
-    def __init__(self, output: TextIO, *, stacks: bool) -> None:
+    def __init__(
+        self,
+        output: TextIO,
+        *,
+        stacks: bool,
+        above_ms: float = LIMIT_MS,
+        queue: RunQueue | None = None,
+    ) -> None:
         self._output = output
         self._stacks = stacks
+        self._above_ms = above_ms
+        self._sampled_after_s = min(SAMPLED_AFTER_S, SAMPLED_SHARE * above_ms / 1000)
+        self._queue = queue or RunQueue()
         self._thread = threading.get_ident()
         self._bucket = Bucket(time.monotonic())
         self._is_running = False
         self._samples: list[tuple[Frame, ...]] = []
-        self._collections: list[tuple[int, float, int]] = []
+        self._collections: list[tuple[int, float, int, int]] = []
         self._collection_began = 0.0
+        self._young = 0
 
     def install(self) -> None:
         """Wrap the callbacks of all event loops of this process."""
@@ -109,14 +145,18 @@ class Recorder:
         self._samples.clear()
         self._collections.clear()
         if self._stacks:
-            signal.setitimer(signal.ITIMER_REAL, SAMPLED_AFTER_S, SAMPLE_EACH_S)
+            signal.setitimer(signal.ITIMER_REAL, self._sampled_after_s, SAMPLE_EACH_S)
         self._is_running = True
-        at, began = time.monotonic(), time.thread_time()
+        # The waits are read within the wall time, so it includes each of them.
+        at = time.monotonic()
+        before = self._queue.read()
+        began = time.thread_time()
         try:
             original(handle)
         finally:
             cpu_ms = (time.thread_time() - began) * 1000
             self._is_running = False
+            after = self._queue.read()
             wall_ms = (time.monotonic() - at) * 1000
             if self._stacks:
                 signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -124,19 +164,25 @@ class Recorder:
                 if self._bucket.callbacks:
                     self._write(self._bucket.line())
                 self._bucket = Bucket(at)
-            self._bucket.add(cpu_ms, wall_ms)
-            if cpu_ms > LIMIT_MS:
-                self._write_long(at, cpu_ms, wall_ms, callback, len(sys.modules) - modules)
+            waited_ms = (after.waited_ns - before.waited_ns) / 1e6
+            busy = busy_ms(cpu_ms, wall_ms, waited_ms)
+            self._bucket.add(cpu_ms, wall_ms, busy)
+            if busy > self._above_ms:
+                times = {
+                    "at": round(at, 3),
+                    "cpu_ms": round(cpu_ms, 2),
+                    "wall_ms": round(wall_ms, 2),
+                    "busy_ms": round(busy, 2),
+                    "waited_ms": round(waited_ms, 2),
+                    "scheduled": after.scheduled - before.scheduled,
+                }
+                self._write_long(times, callback, len(sys.modules) - modules)
 
-    def _write_long(
-        self, at: float, cpu_ms: float, wall_ms: float, callback: Any, modules: int
-    ) -> None:
+    def _write_long(self, times: dict[str, float], callback: Any, modules: int) -> None:
         stack, found = common_stack(self._samples)
         self._write(
             {
-                "at": round(at, 3),
-                "cpu_ms": round(cpu_ms, 2),
-                "wall_ms": round(wall_ms, 2),
+                **times,
                 "callback": callback_name(callback),
                 "stack": [f"{module}.{name}:{line}" for module, name, line in stack],
                 "samples": [found, len(self._samples)],
@@ -156,10 +202,13 @@ class Recorder:
         if threading.get_ident() != self._thread:
             return
         if phase == "start":
+            self._young = len(gc.get_objects(generation=0))
             self._collection_began = time.thread_time()
         else:
             took_ms = (time.thread_time() - self._collection_began) * 1000
-            self._collections.append((info["generation"], round(took_ms, 2), info["collected"]))
+            self._collections.append(
+                (info["generation"], round(took_ms, 2), info["collected"], self._young)
+            )
 
 
 def stack_of(frame: FrameType | None) -> tuple[Frame, ...]:
@@ -220,7 +269,9 @@ def main(arguments: list[str]) -> None:
 
     odradek.broker.main.loop_factory = lambda: None
     output = Path(own[0]).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 (until the end)
-    Recorder(output, stacks="--no-stacks" not in own).install()
+    limits = [float(each.partition("=")[2]) for each in own if each.startswith("--above=")]
+    above_ms = limits[0] if limits else LIMIT_MS
+    Recorder(output, stacks="--no-stacks" not in own, above_ms=above_ms).install()
     sys.argv = ["odradek", "serve", *options]
     run_command()
 

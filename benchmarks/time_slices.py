@@ -1,6 +1,7 @@
 """Time slices of the event loop in a cluster of three brokers, in phases of ordinary use.
 
     python -m benchmarks.time_slices [--seed N] [--scale X] [--no-stacks] [--causes] [--keep DIR]
+        [--above MS]
 
 Each broker is `odradek serve` with `benchmarks.slice_recorder`, on a real ZooKeeper. The clients
 are librdkafka, and a wire client for the first request of each kind. The last line on stdout is the
@@ -10,7 +11,8 @@ Before the first phase and after the last one, `benchmarks.slice_control` measur
 constant work. The phases begin when the file system makes new files at its usual cost, see
 `benchmarks.file_creation`.
 
-`--causes` prints the causes of the slices above 5 ms, too. `--keep` keeps the files of the run.
+`--causes` prints the causes of the slices above 5 ms, too, or above another limit with `--above`.
+`--keep` keeps the files of the run.
 No phase has transactions, because this release does not complete a transaction with partitions that
 other brokers than its coordinator lead.
 """
@@ -89,11 +91,16 @@ class Cluster:
     """Three recorded brokers, the phases so far, and the clients of the phases."""
 
     def __init__(
-        self, work: Path, zookeeper: ZooKeeperProcess, seed: int, scale: float, *, stacks: bool
+        self,
+        work: Path,
+        zookeeper: ZooKeeperProcess,
+        seed: int,
+        scale: float,
+        recorder_options: list[str],
     ) -> None:
         self._work = work
         self._zookeeper = f"{zookeeper.address}/slices"
-        self._stacks = stacks
+        self._recorder_options = recorder_options
         self._starts: list[tuple[Process, Path]] = []
         self.brokers: dict[int, BrokerProcess] = {}
         self.marks: list[Mark] = []
@@ -118,7 +125,7 @@ class Cluster:
     def start(self, broker: int) -> None:
         path = self._work / f"slices-{broker}.jsonl"
         command = [sys.executable, "-m", "benchmarks.slice_recorder", str(path)]
-        command += [] if self._stacks else ["--no-stacks"]
+        command += self._recorder_options
         command += ["--", "--broker-id", str(broker), "--zookeeper", self._zookeeper]
         command += ["--listen", "{address}", "--data", "{data}"]
         for key, value in CONFIGS.items():
@@ -420,7 +427,9 @@ def work_directory(keep: Path | None) -> Iterator[Path]:
 def run(options: argparse.Namespace, work: Path) -> dict[str, Any]:
     """Run all phases and return their figures."""
     with start_zookeeper(work / "zookeeper") as zookeeper:
-        cluster = Cluster(work, zookeeper, options.seed, options.scale, stacks=options.stacks)
+        recorder_options = [] if options.stacks else ["--no-stacks"]
+        recorder_options += [] if options.above is None else [f"--above={options.above}"]
+        cluster = Cluster(work, zookeeper, options.seed, options.scale, recorder_options)
         control = {}
         try:
             control["before"] = slice_control.measured(len(BROKERS), CONTROL_S)
@@ -441,7 +450,8 @@ def print_causes(found: dict[str, Any]) -> None:
         cpu_ms, wall_ms = slice_figures.longest(phase)
         print(
             f"{phase['name']}: {phase['callbacks']:,} callbacks in {phase['seconds']} s, "
-            f"{len(phase['slices'])} above the limit, longest {cpu_ms} ms (wall {wall_ms} ms)"
+            f"{len(phase['slices'])} above the limit, longest {cpu_ms} ms (wall {wall_ms} ms), "
+            f"busy {phase.get('longest_busy_ms')}, above 5 ms {phase.get('busy_above')}"
         )
     for each in slice_figures.causes([*found["phases"], *found["before_clients"]]):
         print(
@@ -460,6 +470,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--no-stacks", dest="stacks", action="store_false",
                         help="do not sample the stacks of callbacks")  # fmt: skip
     parser.add_argument("--causes", action="store_true", help="print the causes of long slices")
+    parser.add_argument("--above", type=float, metavar="MS", help="record slices above this limit")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory for all files")
     options = parser.parse_args(arguments)
     allow_open_files()

@@ -14,6 +14,16 @@ from benchmarks.tables import judged, show, table
 
 HEAD = ["phase", "callbacks", "above 5 ms", "longest, ms of CPU", "its wall time, ms", "target"]
 CONTROL_HEAD = ["constant work, measured", "callbacks", "above 5 ms", "longest, ms of CPU"]
+WAITS_HEAD = [
+    "phase",
+    "wall time: above 5 ms",
+    "longest, ms",
+    "less waits for a processor: above 5 ms",
+    "longest, ms",
+    "its wall time, ms",
+    "target",
+]
+CONTROL_WAITS_HEAD = ["constant work, measured", *WAITS_HEAD[1:5]]
 CAUSES_HEAD = ["phase", "cause", "slices", "median, ms", "longest, ms", "collections in it, ms"]
 
 
@@ -52,6 +62,8 @@ class TimeSlices(CommandExperiment):
         text = [record.taken]
         for values in record.values.values():
             text += ["", *phase_table(values["phases"]), "", *start_table(values["before_clients"])]
+            if waits := waits_table(values["phases"]):
+                text += ["", *waits]
         return {
             self.name: "\n".join(text),
             f"{self.name}.causes": "\n\n".join(
@@ -73,6 +85,28 @@ def phase_table(phases: list[Phase]) -> list[str]:
     return table(HEAD, [[*_figures(phase), verdict(phase)] for phase in phases])
 
 
+def waits_table(phases: list[Phase]) -> list[str]:
+    """Return the table of wall times, and of wall times less the waits for a processor.
+
+    It is empty for a record without these times.
+    """
+    rows = []
+    for phase in filter(slice_figures.has_waits, phases):
+        busy_ms, wall_ms = phase["longest_busy_ms"]
+        rows.append(
+            [
+                f"{phase['name']}, less waits",
+                f"{phase['wall_above']:,}",
+                show(phase["longest_wall_ms"]),
+                f"{phase['busy_above']:,}",
+                show(busy_ms),
+                show(wall_ms),
+                judged(busy_ms, ("<=", LIMIT_MS)),
+            ]
+        )
+    return table(WAITS_HEAD, rows) if rows else []
+
+
 def start_table(starts: list[Phase]) -> list[str]:
     """Return the table of slices before the first response, which have no target."""
     return table(["before the first client", *HEAD[1:-1]], [_figures(start) for start in starts])
@@ -80,7 +114,7 @@ def start_table(starts: list[Phase]) -> list[str]:
 
 def _figures(phase: Phase) -> list[str]:
     cpu_ms, wall_ms = slice_figures.longest(phase)
-    counts = [f"{phase['callbacks']:,}", f"{len(phase['slices']):,}"]
+    counts = [f"{phase['callbacks']:,}", f"{len(slice_figures.above(phase)):,}"]
     return [phase["name"], *counts, show(cpu_ms), show(wall_ms)]
 
 
@@ -98,12 +132,28 @@ def _cause(cause: Cause) -> list[str]:
 
 def control_table(runs: Iterable[dict[str, Noise]]) -> list[str]:
     """Return the table of the callbacks of constant work."""
+    measured = [(name, noise) for run in runs for name, noise in run.items()]
+    if not measured:
+        return ["The record has no such callbacks."]
     rows = [
         [name, f"{noise['callbacks']:,}", f"{noise['above']:,}", show(noise["longest_ms"])]
-        for run in runs
-        for name, noise in run.items()
+        for name, noise in measured
     ]
-    return table(CONTROL_HEAD, rows) if rows else ["The record has no such callbacks."]
+    waits = [
+        [
+            name,
+            f"{noise['wall_above']:,}",
+            show(noise["longest_wall_ms"]),
+            f"{noise['busy_above']:,}",
+            show(noise["longest_busy_ms"]),
+        ]
+        for name, noise in measured
+        if slice_figures.has_waits(noise)
+    ]
+    return [
+        *table(CONTROL_HEAD, rows),
+        *(["", *table(CONTROL_WAITS_HEAD, waits)] if waits else []),
+    ]
 
 
 def summary(record: Record) -> str:
@@ -112,10 +162,26 @@ def summary(record: Record) -> str:
     if not phases:
         return "No run was completed."
     callbacks = sum(phase["callbacks"] for phase in phases)
-    slices = sum(len(phase["slices"]) for phase in phases)
-    missed = sum(bool(phase["slices"]) for phase in phases)
+    slices = sum(len(slice_figures.above(phase)) for phase in phases)
+    missed = sum(bool(slice_figures.above(phase)) for phase in phases)
     longest_ms = max(slice_figures.longest(phase)[0] for phase in phases)
     return (
         f"{callbacks:,} callbacks in {len(phases)} phases. {slices:,} of them, in {missed} phases, "
         f"took more than 5 ms of CPU time. The longest one took {show(longest_ms)} ms."
+        f"{_waits(phases)}"
+    )
+
+
+def _waits(phases: list[Phase]) -> str:
+    """Two sentences on the wall times. Empty for a record without the waits for a processor."""
+    measured = [phase for phase in phases if slice_figures.has_waits(phase)]
+    if not measured:
+        return ""
+    wall = sum(phase["wall_above"] for phase in measured)
+    busy = sum(phase["busy_above"] for phase in measured)
+    longest_wall_ms = max(phase["longest_wall_ms"] for phase in measured)
+    longest_busy_ms = max(phase["longest_busy_ms"][0] for phase in measured)
+    return (
+        f" By wall time {wall:,} took more than 5 ms, at most {show(longest_wall_ms)} ms. Less the "
+        f"waits for a processor, {busy:,} did, at most {show(longest_busy_ms)} ms."
     )

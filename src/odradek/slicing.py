@@ -19,7 +19,7 @@ import logging
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-from odradek.collector import postponed_full_collections
+from odradek.collector import postponed_full_collections, slice_ended
 from odradek.result_tasks import run
 from odradek.results import Abandoned, Result
 
@@ -46,6 +46,7 @@ R = TypeVar("R")
 
 async def end_slice() -> None:
     """Let the event loop run everything else that is ready."""
+    slice_ended()
     await asyncio.sleep(0)
 
 

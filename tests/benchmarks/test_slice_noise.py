@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.evidence.time_slices import control_table
@@ -47,13 +48,22 @@ def test_the_probe_makes_its_files_and_keeps_them(tmp_path: Path) -> None:
 
 
 def test_callbacks_of_constant_work_are_counted_over_all_processes() -> None:
-    first = {"callbacks": 3, "above": 1, "longest_ms": 6.5, "by_ms": {"1": 2, "6": 1}}
-    second = {"callbacks": 2, "above": 0, "longest_ms": 1.5, "by_ms": {"0": 1, "1": 1}}
+    first: dict[str, Any] = {"callbacks": 3, "above": 1, "longest_ms": 6.5}
+    first |= {"by_ms": {"1": 2, "6": 1}, "busy_above": 1, "longest_busy_ms": 6.6}
+    first |= {"wall_above": 2, "longest_wall_ms": 20.0}
+    second: dict[str, Any] = {"callbacks": 2, "above": 0, "longest_ms": 1.5}
+    second |= {"by_ms": {"0": 1, "1": 1}, "busy_above": 1, "longest_busy_ms": 5.5}
+    second |= {"wall_above": 1, "longest_wall_ms": 9.0}
     both = slice_control.summed([first, second])
     assert both == {
-        "callbacks": 5, "above": 1, "longest_ms": 6.5, "by_ms": {"0": 1, "1": 3, "6": 1}
+        "callbacks": 5, "above": 1, "longest_ms": 6.5, "by_ms": {"0": 1, "1": 3, "6": 1},
+        "busy_above": 2, "longest_busy_ms": 6.6, "wall_above": 3, "longest_wall_ms": 20.0,
     }  # fmt: skip
-    assert control_table([{"before": both}])[-1] == "| before | 5 | 1 | 6.5 |"
+    found = control_table([{"before": both}])
+    assert found[2] == "| before | 5 | 1 | 6.5 |"
+    assert found[-1] == "| before | 3 | 20 | 2 | 6.6 |"
+    old = {name: both[name] for name in ("callbacks", "above", "longest_ms", "by_ms")}
+    assert control_table([{"before": old}]) == found[:3]
     assert control_table([{}]) == ["The record has no such callbacks."]
 
 

@@ -7,12 +7,14 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.evidence.catalogue import EXPERIMENTS
 from benchmarks.evidence.record import Record, Unit
-from benchmarks.evidence.time_slices import cause_table, phase_table, verdict
+from benchmarks.evidence.time_slices import cause_table, phase_table, verdict, waits_table
+from benchmarks.run_queue import Queued, RunQueue, busy_ms
 from benchmarks.slice_figures import Mark, Process
 
 from benchmarks import slice_figures, slice_recorder
@@ -158,6 +160,62 @@ def test_a_record_needs_one_run_and_its_seed_is_that_of_the_record() -> None:
     assert EXPERIMENT.command(done, "run/1")[-4:] == ["--seed", "7", "--scale", "1.0"]
 
 
+# --- the waits for a processor ---
+
+
+def waits(busy_above: int, busy: float, wall_above: int, wall: float) -> dict[str, Any]:
+    return {"busy_above": busy_above, "longest_busy_ms": [busy, busy + 1],
+            "wall_above": wall_above, "longest_wall_ms": wall}  # fmt: skip
+
+
+def test_the_counts_of_wall_times_and_waits_are_added_over_the_lines_of_a_phase() -> None:
+    lines = [
+        {**counted(1.0, 5), **waits(1, 5.5, 2, 9.0)},
+        {**counted(1.1, 5), **waits(0, 1.0, 1, 30.0)},
+    ]
+    (found,) = slice_figures.figures([Mark(1.0, "a")], 2.0, [Process(1, 0, 0.5, lines)])["phases"]
+    assert {name: found[name] for name in waits(0, 0, 0, 0)} == waits(1, 5.5, 3, 30.0)
+    assert waits_table([found])[2:] == [
+        "| a, less waits | 3 | 30 | 1 | 5.5 | 6.5 | <= 5: **missed** |"
+    ]
+
+
+def test_both_measures_have_verdicts_of_their_own() -> None:
+    """A callback that is blocked for 6 ms has little CPU time."""
+    blocked = {**phase("a", 1.0, long_slice(1.0, 0.5)), **waits(1, 6.0, 1, 7.0)}
+    assert phase_table([blocked])[2:] == ["| a | 1,200 | 0 | 1 | 9 | <= 5: met |"]
+    assert waits_table([blocked])[2:] == [
+        "| a, less waits | 1 | 7 | 1 | 6 | 7 | <= 5: **missed** |"
+    ]
+    found = EXPERIMENT.snippets(record(blocked))
+    assert waits_table([blocked])[2] in found["time-slices"]
+    assert found["time-slices.summary"].endswith(
+        "took more than 5 ms of CPU time. The longest one took 1 ms. By wall time 1 took more than "
+        "5 ms, at most 7 ms. Less the waits for a processor, 1 did, at most 6 ms."
+    )
+    assert waits_table([phase("a", 4.2)]) == []
+
+
+def test_waits_do_not_count_and_blocked_time_does() -> None:
+    assert busy_ms(cpu_ms=1.0, wall_ms=9.0, waited_ms=7.5) == 1.5
+    assert busy_ms(cpu_ms=1.0, wall_ms=9.0, waited_ms=0.0) == 9.0
+    assert busy_ms(cpu_ms=1.0, wall_ms=9.0, waited_ms=8.5) == 1.0
+
+
+def test_the_run_queue_of_a_thread_is_read_from_the_system(tmp_path: Path) -> None:
+    file = tmp_path / "schedstat"
+    file.write_text("81 2500000 7\n")
+    queue = RunQueue(str(file))
+    assert queue.read() == Queued(2_500_000, 7)
+    queue.close()
+    assert RunQueue(str(tmp_path / "missing")).read() == Queued(0, 0)
+    own = RunQueue()
+    first, second = own.read(), own.read()
+    own.close()
+    assert first.waited_ns <= second.waited_ns
+    assert 0 < first.scheduled <= second.scheduled
+
+
 # --- the recorder ---
 
 
@@ -195,6 +253,46 @@ def test_callbacks_are_counted_and_those_above_5_ms_are_written(clock: list[floa
     assert bucket["callbacks"] == 4
     assert bucket["by_ms"] == {"1": 1, "3": 1, "7": 1, "200": 1}
     assert (bucket["cpu_ms"], bucket["wall_ms"]) == (3.5, 3.5)
+
+
+class Waits(RunQueue):
+    """A thread that waits for a processor for so long in each callback."""
+
+    def __init__(self, each_ms: float) -> None:
+        self._each_ns = int(each_ms * 1e6)
+        self._reads = 0
+
+    def read(self) -> Queued:
+        self._reads += 1
+        return Queued(self._reads // 2 * self._each_ns, self._reads // 2)
+
+
+def test_the_busy_time_of_a_callback_is_its_wall_time_less_the_waits(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slice_recorder.time, "thread_time", lambda: 0.0)
+    output = io.StringIO()
+    recorder = slice_recorder.Recorder(output, stacks=False, queue=Waits(4.0))
+    for seconds in (0.006, 0.0095, 0.2):
+        recorder.measure(Handle(clock, seconds), Handle.take)
+    recorder.measure(Handle(clock, 0.0), Handle.take)
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    first, second = (line for line in lines if "callback" in line)
+    assert (first["cpu_ms"], first["wall_ms"], first["busy_ms"]) == (0.0, 9.5, 5.5)
+    assert (first["waited_ms"], first["scheduled"]) == (4.0, 1)
+    assert second["busy_ms"] == 196.0
+    (bucket,) = (line for line in lines if "callbacks" in line)
+    assert (bucket["wall_above"], bucket["longest_wall_ms"]) == (3, 200.0)
+    assert (bucket["busy_above"], bucket["longest_busy_ms"]) == (2, [196.0, 200.0])
+
+
+def test_callbacks_below_the_limit_are_written_on_request(clock: list[float]) -> None:
+    output = io.StringIO()
+    recorder = slice_recorder.Recorder(output, stacks=False, above_ms=2.0)
+    for seconds in (0.0019, 0.0025, 0.2, 0.0):
+        recorder.measure(Handle(clock, seconds), Handle.take)
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    assert [line["cpu_ms"] for line in lines if "callback" in line] == [2.5, 200.0]
 
 
 def test_the_stack_of_a_slice_is_the_path_that_half_of_its_samples_share() -> None:

@@ -21,12 +21,15 @@ from odradek.collector import (
     OBJECTS_KEPT_MAX,
     OBJECTS_LISTED_MAX,
     YOUNG_COLLECTIONS,
+    YOUNG_OBJECTS,
     Collector,
     old_objects,
     postponed_full_collections,
+    slice_ended,
 )
 from odradek.config.broker import BrokerConfig
 from odradek.metadata.store.memory import MemoryStore
+from odradek.slicing import end_slice
 from tests.helpers.cluster_brokers import ClusterBrokers, run_with_cluster
 
 PARTITIONS = 300
@@ -154,6 +157,42 @@ def test_middle_collections_run_in_slices_of_their_own(calls: Calls) -> None:
         assert len(calls.waiting) == 1, "a check follows"
         calls.run()
         assert not calls.waiting
+
+
+def test_a_time_slice_ends_with_a_collection_of_the_young_generation(calls: Calls) -> None:
+    gc.disable()  # as few collections begin while as many objects are freed as are created
+    try:
+        for _ in range(10):
+            Cycle()
+        end_slice().send(None)
+        assert Cycle.freed == 10
+    finally:
+        gc.enable()
+
+
+def test_a_time_slice_ends_without_a_collection_where_no_collector_runs() -> None:
+    collector = Collector()
+    collector.start(Calls().call_soon)
+    collector.stop()
+    gc.disable()
+    try:
+        Cycle()
+        end_slice().send(None)
+        assert not Cycle.freed
+    finally:
+        gc.enable()
+
+
+def test_ends_of_slices_with_few_objects_cause_no_middle_collection(calls: Calls) -> None:
+    gc.collect(0)
+    for _ in range(10 * YOUNG_COLLECTIONS):
+        slice_ended()
+    assert not calls.waiting
+    kept = []
+    for _ in range(2 * YOUNG_COLLECTIONS):
+        kept += [[] for _ in range(YOUNG_OBJECTS // 2)]  # type: ignore[var-annotated]
+        slice_ended()
+    assert len(calls.waiting) == 1
 
 
 def test_few_objects_are_neither_collected_nor_frozen(calls: Calls, visited: Visited) -> None:

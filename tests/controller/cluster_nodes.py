@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from odradek.config.broker import BrokerConfig
-from odradek.controller.cluster_controller import ClusterController, ControllerSettings
+from odradek.controller.cluster_controller import ClusterController
+from odradek.controller.controller_settings import ControllerSettings
 from odradek.controller.loading import load, prepare
 from odradek.environment.timers import LoopTimers
 from odradek.ids import BrokerId, TopicName, Uuid

@@ -13,7 +13,8 @@ import pytest
 
 from odradek.broker.requests.cluster import ControllerRequests
 from odradek.controller.broker_requests import BrokerRequests
-from odradek.controller.cluster_controller import ClusterController, ControllerSettings
+from odradek.controller.cluster_controller import ClusterController
+from odradek.controller.controller_settings import ControllerSettings
 from odradek.controller.controller_term import Committed
 from odradek.controller.election import Election
 from odradek.errors import ErrorCode, KafkaError

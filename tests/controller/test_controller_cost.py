@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from odradek.controller.alter_partition import AlterPartition
-from odradek.controller.cluster_controller import ControllerSettings
+from odradek.controller.controller_settings import ControllerSettings
 from odradek.ids import TopicName
 from odradek.metadata.topic_changes import NewTopic
 from tests.controller.test_cluster_controller import running

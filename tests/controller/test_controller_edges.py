@@ -9,7 +9,7 @@ import pytest
 
 from odradek.controller.alter_partition import AlterPartition
 from odradek.controller.broker_plans import with_live_leaders
-from odradek.controller.cluster_controller import ControllerSettings
+from odradek.controller.controller_settings import ControllerSettings
 from odradek.controller.controller_term import _divided
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid

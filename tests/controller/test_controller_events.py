@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from odradek.controller.cluster_controller import ControllerSettings
+from odradek.controller.controller_settings import ControllerSettings
 from odradek.controller.registered_brokers import _is_same_process
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import ZERO_UUID, BrokerId, TopicName, Uuid
@@ -228,10 +228,10 @@ def test_timers_of_a_term_end_with_it() -> None:
     settings = ControllerSettings(unclean_interval_ms=5_000, balance_interval_ms=5_000)
     with running(settings=settings) as world:
         controller = _active(world).controller
-        armed = dict(controller._armed)
+        armed = dict(controller._armed._armed)
         assert set(armed) == {"liveness", "unclean", "balance"}
-        _call(world, controller._arm_call, "liveness", 100, controller._tick)
-        assert armed["liveness"] is not controller._armed["liveness"]
+        _call(world, controller._armed.arm, "liveness", 100, controller._tick)
+        assert armed["liveness"] is not controller._armed._armed["liveness"]
         ticks: list[float] = []
         expired = controller._serving().registry.expired
 
@@ -243,7 +243,7 @@ def test_timers_of_a_term_end_with_it() -> None:
         world.advance(0.2)
         assert len(ticks) == 1, "the timer that was replaced does not fire"
         _call(world, controller._end_term, "test")
-        assert not controller._armed
+        assert not controller._armed._armed
         world.advance(20)
         assert len(ticks) == 1
 

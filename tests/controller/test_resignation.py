@@ -10,7 +10,8 @@ import pytest
 
 from odradek.controller import cluster_controller
 from odradek.controller.broker_changes import Policies
-from odradek.controller.cluster_controller import ClusterController, ControllerSettings
+from odradek.controller.cluster_controller import ClusterController
+from odradek.controller.controller_settings import ControllerSettings
 from odradek.controller.loading import LoadedMetadata, MetadataChanged
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
@@ -152,7 +153,7 @@ def test_broker_that_leaves_others_the_first_chance_follows_the_one_that_is_elec
         while world.ensemble.tree.find(znodes.CONTROLLER) is not None:
             world.advance(0.1)
         world.advance(1)
-        assert "contention" in waiting.controller._armed
+        assert waiting.controller._armed.is_armed("contention")
         world.run(_blocked(world, other, False))
         while world.active() is None:
             world.advance(0.1)

@@ -96,11 +96,32 @@ def test_many_partitions_are_watched_in_time_slices(
     expected = {
         "new epoch": {last: ErrorCode.NOT_LEADER_OR_FOLLOWER},
         "failure": {last: ErrorCode.KAFKA_STORAGE_ERROR},
-        "timeout": dict.fromkeys(partitions[2:], ErrorCode.REQUEST_TIMED_OUT),
+        "timeout": {last: ErrorCode.REQUEST_TIMED_OUT},
     }
     assert asyncio.run(main()) == [expected.get(change, {})]
-    assert len(slices) == (1 if change == "timeout" else 2)
+    assert len(slices) == 2
     assert not any(map(has_delayed_operations, partitions))
+
+
+def test_many_partitions_are_left_in_time_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delayed_produce, "WATCHES_PER_SLICE", 2)
+    partitions = [flushing(index) for index in range(5)]
+
+    async def main() -> None:
+        operation, ended = delayed(*partitions)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        operation.expire()
+        timed_out = dict.fromkeys(partitions, ErrorCode.REQUEST_TIMED_OUT)
+        assert ended == [timed_out]
+        assert list(map(has_delayed_operations, partitions)) == [False] * 2 + [True] * 3
+        partitions[-1].stop(ErrorCode.KAFKA_STORAGE_ERROR)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert ended == [timed_out], "the response is made already"
+        assert not any(map(has_delayed_operations, partitions))
+
+    asyncio.run(main())
 
 
 def test_produces_complete_in_the_order_of_their_offsets() -> None:

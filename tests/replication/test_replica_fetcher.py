@@ -12,6 +12,8 @@ import pytest
 from odradek.errors import ErrorCode
 from odradek.ids import ZERO_UUID
 from odradek.protocol.messages.fetch_response import EpochEndOffset, PartitionData
+from odradek.protocol.messages.list_offsets_request import ListOffsetsRequest
+from odradek.replication import replica_fetcher
 from odradek.replication.fetch_plan import (
     CATCH_UP_BYTES_MAX,
     CATCH_UP_WAIT_MAX_MS,
@@ -200,6 +202,28 @@ def test_malformed_response_does_not_end_the_fetches_of_partitions_that_it_pause
         it.catch_up.answer(paused)
         if paused.error_code:
             await look_up(it, {0: (0, 1)})
+        assert (await after_truncation(it)).fetch_offset == 1
+
+    run_follower(tmp_path, test)
+
+
+def test_partitions_whose_lookup_cannot_be_sent_are_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> list[ListOffsetsRequest]:
+        monkeypatch.undo()
+        raise RuntimeError("a bug")
+
+    async def test(it: Follower) -> None:
+        partition = it.partition()
+        append(partition.log, [(2, 4)])
+        it.follow(partition)
+        monkeypatch.setattr(replica_fetcher, "list_offsets_requests", fail)
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        await back_off(it)
+        assert fetched_offsets(it) == [4]
+        it.catch_up.answer(failed(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+        await look_up(it, {0: (0, 1)})
         assert (await after_truncation(it)).fetch_offset == 1
 
     run_follower(tmp_path, test)

@@ -21,7 +21,7 @@ from odradek.log.directories.log_manager import LogManager
 from odradek.log.log_dir import LogDir
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.persistent import PersistentMap
-from odradek.replication import replica_manager as replica_manager_module
+from odradek.replication import partition_flushes
 from odradek.replication.partition import Partition
 from odradek.replication.replica_manager import PARTITIONS_APPLIED_A_SLICE, ReplicaManager
 from odradek.result_tasks import wait
@@ -211,12 +211,12 @@ def test_flush_without_a_free_descriptor_is_repeated_until_there_is_one(
             flush()
 
         monkeypatch.setattr(log, "flush", fail_first)
-        monkeypatch.setattr(replica_manager_module, "FLUSH_RETRY_S", 0)
+        monkeypatch.setattr(partition_flushes, "FLUSH_RETRY_S", 0)
         appended = manager.append_internal(KEY, batch())
         await asyncio.wait_for(wait(appended), 120)
         assert not left
         assert not log.log_dir.offline
-        assert len(reported) == failures // replica_manager_module.FLUSH_ATTEMPTS_BEFORE_HANDOVER
+        assert len(reported) == failures // partition_flushes.FLUSH_ATTEMPTS_BEFORE_HANDOVER
 
     run(work)
 
@@ -239,7 +239,7 @@ def test_start_waits_for_the_first_attempt_of_a_flush_only(
             flush()
 
         monkeypatch.setattr(log, "flush", fail_first)
-        monkeypatch.setattr(replica_manager_module, "FLUSH_RETRY_S", 0)
+        monkeypatch.setattr(partition_flushes, "FLUSH_RETRY_S", 0)
         appended = manager.append_internal(KEY, batch())
         await manager.flushes_ended()
         assert not appended.done
@@ -266,14 +266,14 @@ def test_flush_of_a_stopped_partition_is_not_repeated(
             raise log.log_dir.io_failed(OSError(errno.EMFILE, "too many files"), "flushing")
 
         monkeypatch.setattr(log, "flush", fail_first)
-        monkeypatch.setattr(replica_manager_module, "FLUSH_RETRY_S", 0)
+        monkeypatch.setattr(partition_flushes, "FLUSH_RETRY_S", 0)
 
         def stop(partition: Partition, *_: object) -> None:
             partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-        monkeypatch.setattr(manager, "_flush_refused", stop)
+        monkeypatch.setattr(manager._flushes, "_flush_refused", stop)
         manager.append_internal(KEY, batch())
-        while manager._flushing:
+        while manager._flushes._running:
             await manager.flushes_ended()
         assert attempts == 1
 
@@ -300,7 +300,7 @@ def test_flush_that_fails_unexpectedly_is_repeated(
             flush()
 
         monkeypatch.setattr(log, "flush", fail_first)
-        monkeypatch.setattr(replica_manager_module, "FLUSH_RETRY_S", 0)
+        monkeypatch.setattr(partition_flushes, "FLUSH_RETRY_S", 0)
         appended = manager.append_internal(KEY, batch())
         await asyncio.wait_for(wait(appended), 120)
         assert not errors

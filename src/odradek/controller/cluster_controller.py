@@ -21,7 +21,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -36,6 +36,7 @@ from odradek.controller.broker_changes import (
 )
 from odradek.controller.broker_registry import BrokerRegistry
 from odradek.controller.clock_check import warn_of_clocks
+from odradek.controller.controller_settings import ControllerSettings, controller_settings
 from odradek.controller.controller_term import Committed, ControllerTerm, Deposed
 from odradek.controller.election import Election, may_shut_down
 from odradek.controller.election_policies import (
@@ -48,6 +49,7 @@ from odradek.controller.event_queue import EventQueue
 from odradek.controller.feed_server import FeedServer
 from odradek.controller.loading import MetadataChanged
 from odradek.controller.metadata_writer import MetadataWriter
+from odradek.controller.named_timers import NamedTimers
 from odradek.controller.plan import Planning
 from odradek.controller.registered_brokers import registered_brokers, sender_of
 from odradek.controller.take_over import (
@@ -61,7 +63,7 @@ from odradek.controller.take_over import (
 )
 from odradek.environment.clock import Clock
 from odradek.environment.randomness import Randomness
-from odradek.environment.timers import Timer, Timers
+from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId, TopicName, Uuid
 from odradek.metadata import znodes
@@ -96,47 +98,6 @@ EXPECTED_FAILURES = (
 
 R = TypeVar("R")
 Partition = tuple[TopicName, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
-    """Times of a controller.
-
-    Attributes:
-        session_timeout_ms: ``broker.session.timeout.ms``: time without a poll of the feed after
-            which a broker is fenced.
-        apply_timeout_ms: Limit of the wait until this broker and the leaders have applied a change.
-        retry_ms: Delay before an election that has failed is tried again.
-        resigned_wait_ms: Time that a broker whose last take-over failed leaves to the other
-            brokers, before it contends. Each further failure doubles it. A random part of up to the
-            same length is added, so that such brokers do not contend at the same time.
-        resigned_wait_max_ms: Upper bound without the random part.
-        balances_leaders: ``auto.leader.rebalance.enable``.
-        imbalance_percentage: ``leader.imbalance.per.broker.percentage`` of Kafka before 4.0.
-        balance_interval_ms: ``leader.imbalance.check.interval.seconds``.
-        unclean_interval_ms: ``unclean.leader.election.interval.ms``: time between the attempts to
-            elect leaders of partitions that have none.
-    """
-
-    session_timeout_ms: float = 9_000
-    apply_timeout_ms: float = 5_000
-    retry_ms: float = 1_000
-    resigned_wait_ms: int = 1_000
-    resigned_wait_max_ms: int = 16_000
-    balances_leaders: bool = True
-    imbalance_percentage: int = 10
-    balance_interval_ms: float = 300_000
-    unclean_interval_ms: float = 300_000
-
-
-def controller_settings(config: BrokerConfig) -> ControllerSettings:
-    """Return the times from Kafka's configs."""
-    return ControllerSettings(
-        session_timeout_ms=config.get_int("broker.session.timeout.ms"),
-        balances_leaders=config.get_bool("auto.leader.rebalance.enable"),
-        balance_interval_ms=config.get_int("leader.imbalance.check.interval.seconds") * 1000,
-        unclean_interval_ms=config.get_int("unclean.leader.election.interval.ms"),
-    )
 
 
 class HeartbeatResult(NamedTuple):
@@ -179,7 +140,6 @@ class ClusterController:
         self._config = config
         self._node_id = BrokerId(config.node_id)
         self._clock = clock
-        self._timers = timers
         self._randomness = randomness
         self._cluster_id = cluster_id
         self._is_registered = is_registered
@@ -189,7 +149,7 @@ class ClusterController:
         self._events = EventQueue()
         self._queued: set[Callable[[], Awaitable[None]]] = set()
         self._term: ControllerTerm | None = None
-        self._armed: dict[str, Timer] = {}
+        self._armed = NamedTimers(timers)
         self._waits = AppliedWaits(timers)
         self._listeners: list[Callable[[], None]] = []
         self._is_started = False
@@ -362,18 +322,7 @@ class ClusterController:
 
     def _arm(self, name: str, delay_ms: float, event: Callable[[], Awaitable[None]]) -> None:
         """Queue an event after a delay. It replaces an armed one of that name."""
-        self._arm_call(name, delay_ms, partial(self._queue, event))
-
-    def _arm_call(self, name: str, delay_ms: float, call: Callable[[], None]) -> None:
-        armed = self._armed.pop(name, None)
-        if armed is not None:
-            armed.cancel()
-
-        def due() -> None:
-            self._armed.pop(name, None)
-            call()
-
-        self._armed[name] = self._timers.call_later(delay_ms / 1000, due)
+        self._armed.arm(name, delay_ms, partial(self._queue, event))
 
     # --- terms ---
 
@@ -384,9 +333,7 @@ class ClusterController:
                 self._queue(self._elect)
 
     def _end_term(self, reason: str) -> None:
-        for timer in self._armed.values():
-            timer.cancel()
-        self._armed.clear()
+        self._armed.cancel_all()
         term, self._term = self._term, None
         if term is None:
             return
@@ -423,7 +370,7 @@ class ClusterController:
         if self._failed_terms and await find_other(self._store, self._on_watch) is None:
             if self.controller_id != NO_LEADER:
                 self._changed(NO_LEADER)
-            if "contention" not in self._armed:
+            if not self._armed.is_armed("contention"):
                 self._arm("contention", self._resigned_wait_ms(), self._contend)
             return
         await self._contend()
@@ -494,7 +441,7 @@ class ClusterController:
 
     def _arm_timers(self) -> None:
         settings, term = self._settings, self._serving()
-        self._arm_call("liveness", term.registry.tick_ms, self._tick)
+        self._armed.arm("liveness", term.registry.tick_ms, self._tick)
         self._arm("unclean", settings.unclean_interval_ms, self._elect_leaderless)
         if settings.balances_leaders:
             self._arm("balance", settings.balance_interval_ms, self._balance)
@@ -558,7 +505,7 @@ class ClusterController:
             return
         if term.registry.expired(self._clock.monotonic_ms()):
             self._queue(self._update_liveness)
-        self._arm_call("liveness", term.registry.tick_ms, self._tick)
+        self._armed.arm("liveness", term.registry.tick_ms, self._tick)
 
     def _polled(self, request: MetadataFeedRequest, offset: int) -> ErrorCode:
         """Handle a poll of the feed. It runs outside of the queue and changes no metadata."""

@@ -23,7 +23,8 @@ class DelayedProduce(DelayedOperation):
     """A produce request that waits until each partition has committed its records, or has failed.
 
     A partition that has not committed the records in time has the error REQUEST_TIMED_OUT. Its
-    records stay in the log.
+    records stay in the log. The time is not up before the request watches all partitions. Otherwise
+    a partition that has committed the records before its time slice would have this error, too.
 
     Args:
         required_offsets: The offset after the last record in each partition.
@@ -32,7 +33,7 @@ class DelayedProduce(DelayedOperation):
             have to cover them.
     """
 
-    __slots__ = ("_committed", "_errors", "_on_ready", "_waiting")
+    __slots__ = ("_committed", "_errors", "_is_late", "_is_watching", "_on_ready", "_waiting")
 
     def __init__(
         self,
@@ -46,6 +47,8 @@ class DelayedProduce(DelayedOperation):
         self._waiting = required_offsets
         self._errors: dict[Partition, ErrorCode] = {}
         self._on_ready = on_ready
+        self._is_watching = False
+        self._is_late = False
 
     def watch(self, partitions: Sequence[Partition] | None = None) -> None:
         """Start to watch the partitions that have not committed the records yet.
@@ -56,6 +59,7 @@ class DelayedProduce(DelayedOperation):
         if partitions is None:
             partitions = tuple(self._waiting)
             if len(partitions) > WATCHES_PER_SLICE:
+                self._is_watching = True
                 begin(self._watching(partitions), "the wait of a produce request")
                 return
         for partition in partitions:
@@ -85,10 +89,13 @@ class DelayedProduce(DelayedOperation):
                 else:
                     self.resolve(partitions[at], ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.watch(led)
+        self._is_watching = False
+        if self._is_late:
+            self.expire()
 
     def resolve(self, partition: Partition, error: ErrorCode) -> None:
         """Record that the partition has committed the records, or has failed with `error`."""
-        if self._waiting.pop(partition, None) is None:
+        if self._waiting.pop(partition, None) is None or self.completed:
             return
         if error:
             self._errors[partition] = error
@@ -99,12 +106,27 @@ class DelayedProduce(DelayedOperation):
             self.force_complete()
         return self.completed
 
+    def expire(self) -> None:
+        if self._is_watching:
+            self._is_late = True
+        else:
+            super().expire()
+
     def on_expiration(self) -> None:
-        for partition in self._waiting:
-            self._errors[partition] = ErrorCode.REQUEST_TIMED_OUT
+        self._errors.update(dict.fromkeys(self._waiting, ErrorCode.REQUEST_TIMED_OUT))
 
     def release(self) -> None:
-        for partition in self._waiting:
+        partitions = tuple(self._waiting)
+        if len(partitions) > WATCHES_PER_SLICE:
+            begin(self._releasing(partitions), "the end of a produce request")
+        else:
+            for partition in partitions:
+                partition.unwatch_produce(self)
+
+    def _releasing(self, partitions: Sequence[Partition]) -> Generator[None, None, None]:
+        for ended, partition in enumerate(partitions):
+            if ended and not ended % WATCHES_PER_SLICE:
+                yield
             partition.unwatch_produce(self)
 
     def on_complete(self) -> None:

@@ -801,27 +801,28 @@ class ReplicaFetcher:
     def _look_up(self, replicas: list[FollowedReplica]) -> Generator[None, None, None]:
         """Request the leader's start and end of logs that are out of its range (rule F12).
 
-        Each request has a time slice. Replicas may have been stopped in the meantime.
+        Each request has a time slice. Replicas may have been stopped in the meantime. After an
+        error, `replicas` has those that are not looked up.
         """
-        timeout_ms, is_first = self._parts.settings.timeout_ms, True
+        is_first = True
         while replicas:
             if not is_first:
                 yield
             is_first = False
             first = replicas[:LOOKUPS_A_REQUEST_MAX]
             some = [(each, each.generation) for each in first if each.phase is ReplicaPhase.PAUSED]
+            if some:
+                self._send_lookup(some)
             del replicas[:LOOKUPS_A_REQUEST_MAX]
-            if not some:
-                continue
-            channel = self._control_channel()
-            if channel is None:
-                self._not_looked_up(some, "the leader's address is not known")
-                continue
-            requests = list_offsets_requests(self._parts.broker_id, [each for each, _ in some])
-            sent = [
-                channel.send(each, ListOffsetsResponse, timeout_ms=timeout_ms) for each in requests
-            ]
-            gather(sent).on_done(partial(self._lookup_done, some))
+
+    def _send_lookup(self, replicas: Sequence[tuple[FollowedReplica, int]]) -> None:
+        channel, timeout_ms = self._control_channel(), self._parts.settings.timeout_ms
+        if channel is None:
+            self._not_looked_up(replicas, "the leader's address is not known")
+            return
+        requests = list_offsets_requests(self._parts.broker_id, [each for each, _ in replicas])
+        sent = [channel.send(each, ListOffsetsResponse, timeout_ms=timeout_ms) for each in requests]
+        gather(sent).on_done(partial(self._lookup_done, replicas))
 
     def _control_channel(self) -> LeaderChannel | None:
         channel = self._control

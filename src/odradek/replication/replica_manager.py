@@ -5,10 +5,9 @@ new partitions and takes over leadership. It deletes the logs of topics whose de
 (`deletions`), and passes changed topic configs on to the logs.
 
 All methods run on the event loop. The executor runs only the calls that wait for the disk: reads,
-the sync of log directories with deleted logs, and fsync, one at a time for each log. A flush
-acknowledges all records that were appended before it began (group commit). A flush that fails takes
-the log directory offline and is not repeated: after a failed fsync the page cache may report data
-as clean that never reached the disk.
+the sync of log directories with deleted logs, and fsync (`partition_flushes`). A flush that fails
+takes the log directory offline and is not repeated: after a failed fsync the page cache may report
+data as clean that never reached the disk.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ from odradek.replication.deletions import LOGS_DELETED_A_SLICE, TopicDeletions
 from odradek.replication.fetch_data import FetchPartitionData
 from odradek.replication.offset_lookup import OffsetLookup
 from odradek.replication.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
+from odradek.replication.partition_flushes import PartitionFlushes
 from odradek.replication.purgatory import Deadlines, Purgatory
 from odradek.replication.record_append import AppendEntry, AppendResult, RecordAppend
 from odradek.replication.record_deletions import RecordDeletions
@@ -70,9 +70,6 @@ if TYPE_CHECKING:
 VALID_ACKS = (ACKS_NONE, ACKS_LEADER, ACKS_ALL)
 PARTITIONS_APPLIED_A_SLICE = 25
 """Changed partitions that are applied in one time slice. A new one costs some 30 microseconds."""
-FLUSH_ATTEMPTS_BEFORE_HANDOVER = 10
-"""Failed attempts to flush a log until the broker hands over the leaderships of its directory."""
-FLUSH_RETRY_S = 1.0
 
 R = TypeVar("R")
 
@@ -98,7 +95,6 @@ class ReplicaManager:
         self._node_id = node_id
         self._log_manager = log_manager
         self.clock = clock
-        self._timers = timers
         self._executor = executor
         self._log_config = log_config
         self._loop = loop
@@ -119,7 +115,7 @@ class ReplicaManager:
         self._image = MetadataImage()
         self.fetches = Purgatory(loop, timers)
         self._deadlines = Deadlines(clock, timers)
-        self._flushing: dict[Partition, asyncio.Task[None]] = {}
+        self._flushes = PartitionFlushes(executor, loop, timers, self._fail_partition)
         self._record_deletions = RecordDeletions(self._deadlines)
         self._deletions = TopicDeletions(log_manager, executor, loop, timers, deletions_finished)
         self._leadership_changed: Callable[[TopicPartition], object] = lambda _: None
@@ -730,68 +726,13 @@ class ReplicaManager:
 
     # --- flushing ---
 
-    def start_flush(self, partition: Partition, refused: int = 0) -> None:
+    def start_flush(self, partition: Partition) -> None:
         """Flush the log in the executor. If a flush is running, it is followed by another one."""
-        if partition not in self._flushing:
-            self._flushing[partition] = self._loop.create_task(self._flush(partition, refused))
+        self._flushes.start(partition)
 
     async def flushes_ended(self) -> None:
         """Wait for the running flushes, but not for their repetitions, which may never succeed."""
-        if flushes := tuple(self._flushing.values()):
-            await asyncio.wait(flushes)
-
-    async def _flush(self, partition: Partition, refused: int) -> None:
-        """Flush while a flush is due and the partition is not stopped, after `refused` attempts."""
-        log, is_refused = partition.log, False
-        try:
-            if refused:
-                await self._timers.sleep(FLUSH_RETRY_S)
-            while partition.flush_due_offset:
-                # Records that are appended from here on may not be covered by this flush.
-                end_offset, leader_epoch = log.log_end_offset, partition.leader_epoch
-                try:
-                    await self._loop.run_in_executor(self._executor, log.flush)
-                except Exception as error:
-                    if log.closed or log.log_dir.offline or isinstance(error, OSError):
-                        raise
-                    refused, is_refused = refused + 1, True
-                    self._flush_refused(partition, refused, error)
-                    break
-                refused = 0
-                if partition.leader_epoch == leader_epoch:
-                    partition.flushed(end_offset)
-                # Otherwise the records of that epoch may have been replaced by unflushed ones.
-        except Exception as error:
-            is_bug = not isinstance(error, OSError | KafkaError)
-            if log.closed and not log.log_dir.offline and not is_bug:
-                return  # the topic was deleted during the flush
-            logger.error(
-                "flushing %s failed: %s. Its requests get KAFKA_STORAGE_ERROR until the broker is "
-                "started again",
-                partition.topic_partition,
-                error,
-                exc_info=error if is_bug else None,
-            )
-            self._fail_partition(partition)
-        finally:
-            del self._flushing[partition]
-        if is_refused:
-            self.start_flush(partition, refused)
-
-    @staticmethod
-    def _flush_refused(partition: Partition, attempts: int, error: Exception) -> None:
-        """Log the first of some failed attempts. Hand over the leaderships after the last one."""
-        if attempts % FLUSH_ATTEMPTS_BEFORE_HANDOVER == 1:
-            if isinstance(error, KafkaError):
-                logger.warning("%s. The flush is tried again", error)
-            else:
-                logger.error(
-                    "bug in the flush of %s. It is tried again. Report the traceback",
-                    partition.topic_partition,
-                    exc_info=error,
-                )
-        if not attempts % FLUSH_ATTEMPTS_BEFORE_HANDOVER:
-            partition.log.log_dir.flush_refused()
+        await self._flushes.ended()
 
     def _fail_partition(self, partition: Partition) -> None:
         if self._partitions.get(partition.topic_partition) is partition:
@@ -870,10 +811,7 @@ class ReplicaManager:
         """
         self.end_delayed_fetches()
         await self._deletions.stop()
-        if flushes := tuple(self._flushing.values()):
-            for flush in flushes:
-                flush.cancel()
-            await asyncio.wait(flushes)
+        await self._flushes.cancel_all()
         for count, partition in enumerate(tuple(self._partitions.values()), 1):
             partition.stop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if not count % ELEMENTS_PER_SLICE:

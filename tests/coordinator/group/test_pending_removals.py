@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from odradek.broker.handlers import offset_fetch
 from odradek.errors import ErrorCode
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import CONSUMER_OFFSETS
@@ -17,6 +19,11 @@ from odradek.protocol.messages.offset_delete_request import (
     OffsetDeleteRequestTopic,
 )
 from odradek.protocol.messages.offset_delete_response import OffsetDeleteResponse
+from odradek.protocol.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from odradek.result_tasks import wait
 from odradek.results import Result, gather
 from odradek.slicing import ELEMENTS_PER_SLICE
@@ -33,7 +40,11 @@ from tests.coordinator.group.test_group_coordinator import commit as commit_one
 from tests.helpers.event_loop import on_loop
 from tests.helpers.metadata_deltas import after_deletion, delta_between
 
+if TYPE_CHECKING:
+    from odradek.broker.requests.context import RequestContext, Services
+
 E = ErrorCode
+NO_OFFSET = -1
 
 
 def of_group(state: OnDisk) -> Any:
@@ -216,6 +227,34 @@ async def test_a_commit_before_the_coordinator_gets_the_image_of_a_new_topic_sta
         state.groups.on_metadata(delta_between(old, state.image), state.image)
         await iterations()
         assert of_group(state)["t"] == kept
+
+
+@on_loop
+async def test_a_fetch_before_the_coordinator_gets_the_image_of_a_new_topic_finds_no_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer of the new topic would begin at an offset of the old one."""
+    async with coordinator(tmp_path) as state:
+        await with_offsets(state, monkeypatch)
+        delete_topic(state)
+        state.image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t", b"n" * 16))
+        partitions = list(range(COUNT))[::-1]  # the first ones are removed first
+        groups = [
+            OffsetFetchRequestGroup(
+                "g", topics=[OffsetFetchRequestTopics("t", partition_indexes=partitions)]
+            )
+        ]
+        found = await wait(
+            offset_fetch.handle(
+                cast("Services", SimpleNamespace(groups=state.groups)),
+                cast("RequestContext", SimpleNamespace(api_version=9)),
+                OffsetFetchRequest(groups=groups),
+            )
+        )
+        (group,) = found.groups
+        assert not group.error_code
+        offsets = [each.committed_offset for each in group.topics[0].partitions]
+        assert offsets == [NO_OFFSET] * COUNT
 
 
 @on_loop

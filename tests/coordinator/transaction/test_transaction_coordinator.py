@@ -12,11 +12,12 @@ import pytest
 from odradek import slicing
 from odradek.coordinator.coordinator_result import CoordinatorResult
 from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS
+from odradek.coordinator.transaction.completion import SORTED_PER_SLICE, _sorted_runs
 from odradek.coordinator.transaction.transaction_decisions import Identity, TransactionResponse
 from odradek.coordinator.transaction.transaction_metadata import EPOCH_EXHAUSTED
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import TopicPartition
+from odradek.ids import TopicName, TopicPartition
 from odradek.metadata.topics import TRANSACTION_STATE
 from odradek.result_tasks import wait
 from odradek.slicing import ELEMENTS_PER_SLICE
@@ -439,6 +440,23 @@ async def test_partitions_of_a_long_transaction_are_found_in_time_slices(
         assert slices[0] >= len(names)
         assert [each.partitions for each in disk.markers] == [all_partitions[: 2 * count]]
         assert disk.state() == "CompleteCommit"
+
+
+def test_the_partitions_of_a_long_transaction_are_sorted_in_time_slices() -> None:
+    count = 2 * SORTED_PER_SLICE + 1
+    partitions = frozenset(TopicPartition(TopicName(f"t{n}"), n % 7) for n in range(count))
+    work, slices = _sorted_runs(partitions), 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            runs = ended.value
+            break
+        slices += 1
+    assert slices == 3
+    assert max(map(len, runs)) == SORTED_PER_SLICE
+    assert sorted(each for run in runs for each in run) == sorted(partitions)
+    assert all(run == sorted(run) for run in runs)
 
 
 @on_loop

@@ -166,6 +166,7 @@ def _store(
     services: Services, group_id: str, member_id: str | None, member_epoch: int
 ) -> OffsetStore:
     shard = services.groups.shards.of(group_id)
+    services.groups.offsets.finish_before_use()
     group = shard.committed_group(group_id)
     if isinstance(group, ConsumerGroup):
         code = group.validate_fetch(member_id, member_epoch)

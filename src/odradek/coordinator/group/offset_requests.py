@@ -98,7 +98,7 @@ class OffsetRequests:
     def commit(self, request: OffsetCommitRequest, version: int) -> Result[OffsetCommitResponse]:
         """Handle OffsetCommit. The result is done when the records are committed."""
         if self._forgotten:
-            self._finish_before_commit()
+            self.finish_before_use()
         shard = group = None
         try:
             shard = self._shards.of(request.group_id)
@@ -170,7 +170,7 @@ class OffsetRequests:
             # Rare, so it may take one long slice: the offsets of a deleted topic must not return.
             return unsliced()
         if self._forgotten:
-            self._finish_before_commit()
+            self.finish_before_use()
         offsets = self._shards.of(request.group_id).offsets
         written = write(block, response)
         yield from offsets.applying(request.group_id)
@@ -200,7 +200,7 @@ class OffsetRequests:
         The offsets are pending when the result is done. The marker of the transaction commits them.
         """
         if self._forgotten:
-            self._finish_before_commit()
+            self.finish_before_use()
         shard = None
         try:
             shard = self._shards.of_members(request.group_id)
@@ -387,8 +387,13 @@ class OffsetRequests:
             if any(topic in image.topics_by_name for topic in topics):
                 run_to_completion(work)
 
-    def _finish_before_commit(self) -> None:
-        """Do so before a commit, which may precede the call for the image that it uses."""
+    def finish_before_use(self) -> None:
+        """Do so before a commit or a fetch of offsets.
+
+        Either may use a new image before the call of `finish_forgetting` for it.
+        """
+        if not self._forgotten:
+            return
         image = self._shards.image()
         if image is not self._compared:
             self.finish_forgetting(image)

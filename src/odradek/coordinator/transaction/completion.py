@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from heapq import merge
+from itertools import islice
 
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.transaction_marker import TransactionMarker, WriteMarkers
@@ -23,14 +25,13 @@ from odradek.coordinator.transaction.transaction_metadata import (
     PREPARED,
     TransactionMetadata,
     TransactionState,
-    partitions_by_topic,
 )
 from odradek.coordinator.transaction.transaction_shard import TransactionShard
 from odradek.environment.backoff import Backoff
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode
-from odradek.ids import TopicName, TopicPartition
+from odradek.ids import TopicPartition
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import TRANSACTION_STATE
 from odradek.result_tasks import wait
@@ -43,6 +44,8 @@ RETRY_BACKOFF_MS = 20
 RETRY_BACKOFF_MS_MAX = 1_000
 ELEMENTS_BEGUN = 10
 """Elements of a time slice that a completion counts as. It soon writes its first markers."""
+SORTED_PER_SLICE = 500
+"""Partitions that are sorted in one time slice. They take half a millisecond."""
 REFUSED_NAMED_MAX = 5
 """Partitions that a log line about refused markers names."""
 
@@ -152,16 +155,13 @@ class Completions:
         self, partitions: Iterable[TopicPartition]
     ) -> Generator[None, None, list[TopicPartition]]:
         """Return the partitions that exist, in order. Yields after each time slice."""
-        existing, left = [], ELEMENTS_PER_SLICE
-        for topic, indexes in partitions_by_topic(partitions).items():
-            for index in indexes:
-                partition = TopicPartition(TopicName(topic), index)
-                if self._image().partition(*partition) is not None:
-                    existing.append(partition)
-                left -= 1
-                if left <= 0:
-                    left = ELEMENTS_PER_SLICE
-                    yield
+        existing = []
+        runs = yield from _sorted_runs(partitions)
+        for count, partition in enumerate(merge(*runs), 1):
+            if self._image().partition(*partition) is not None:
+                existing.append(partition)
+            if not count % ELEMENTS_PER_SLICE:
+                yield
         return existing
 
     async def _marked(
@@ -235,3 +235,17 @@ class Completions:
             )
         # A record that was appended stays in the log, also when it is not committed in time.
         return shard.transactions.get(prepared.transactional_id) is not prepared
+
+
+def _sorted_runs(
+    partitions: Iterable[TopicPartition],
+) -> Generator[None, None, list[list[TopicPartition]]]:
+    """Return sorted lists with all of the partitions. Yield after each time slice.
+
+    Sorting all of them would take one slice: 6 ms for 10,000 topics.
+    """
+    runs, left = [], iter(partitions)
+    while run := sorted(islice(left, SORTED_PER_SLICE)):
+        runs.append(run)
+        yield
+    return runs
