@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from odradek.broker import cluster_identity
+from odradek.broker import cluster_identity, cluster_member
+from odradek.controller.loading import prepare
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName, uuid_to_string
+from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import OpType
 from odradek.metadata.resources import ResourceType
+from odradek.metadata.store.interface import BadVersionError
 from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
@@ -470,5 +472,57 @@ def test_a_store_that_was_restored_to_the_state_before_the_take_over_is_refused(
         restored = ClusterBrokers(tmp_path)
         store = await store_with(restored.ensemble, recorded_tree())
         assert "taken over before" in await refused(restored, store, tmp_path)
+
+    run(tmp_path, test)
+
+
+def test_a_wrong_path_of_zookeeper_is_refused_and_the_right_one_is_taken_over_then(
+    tmp_path: Path,
+) -> None:
+    """A new cluster in the empty path would rename the log of each partition."""
+
+    async def test(right: ClusterBrokers, _store: MemoryStore) -> None:
+        wrong = ClusterBrokers(tmp_path)
+        wrong.clock = RunningClock(TIME_MS)
+        store = MemoryStore(wrong.ensemble)
+        await store.open()
+        for broker in BROKERS:
+            reason = await refused(wrong, store, tmp_path, broker)
+            assert recorded_view()["cluster"] in reason
+            assert "zookeeper.connect" in reason
+        await right.start(*BROKERS)
+        await leads_everything(right)
+        assert await fetched(right, "plain", 0)
+
+    run(tmp_path, test)
+
+
+def test_a_store_that_has_none_of_the_partitions_of_a_broker_is_refused(tmp_path: Path) -> None:
+    """Another broker has begun a new cluster with the id of Kafka's."""
+
+    async def test(_right: ClusterBrokers, _store: MemoryStore) -> None:
+        wrong = ClusterBrokers(tmp_path)
+        wrong.clock = RunningClock(TIME_MS)
+        store = MemoryStore(wrong.ensemble)
+        await store.open()
+        await prepare(store, recorded_view()["cluster"], lambda: Uuid(bytes(16)), completes=False)
+        assert "none of the 13 partitions" in await refused(wrong, store, tmp_path)
+
+    run(tmp_path, test)
+
+
+def test_a_take_over_whose_nodes_change_all_the_time_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def changed(*_: object) -> None:
+        raise BadVersionError(znodes.CLUSTER_ID)
+
+    monkeypatch.setattr(cluster_member, "take_over", changed)
+
+    async def test(cluster: ClusterBrokers, store: MemoryStore) -> None:
+        nodes, files = await tree_of(store), files_of(tmp_path)
+        with pytest.raises(KafkaError, match="Stop all brokers of Kafka"):
+            await cluster.start(1)
+        assert (await tree_of(store), files_of(tmp_path)) == (nodes, files)
 
     run(tmp_path, test)

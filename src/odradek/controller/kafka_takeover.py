@@ -11,11 +11,12 @@ that joins like any other.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.controller.loading import fixed_nodes, load
+from odradek.controller.loading import MetadataChanged, fixed_nodes, load
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
@@ -29,6 +30,7 @@ from odradek.metadata.kafka_import.zookeeper_store import (
     KafkaStore,
     Logs,
     checking_directories,
+    checking_known_logs,
     config_refusal,
     initial_levels,
     is_kafkas,
@@ -54,6 +56,8 @@ from odradek.slicing import in_slices
 
 logger = logging.getLogger(__name__)
 
+LOADS_MAX = 5
+"""Attempts of a check to read the metadata while the controller of other brokers changes it."""
 _SCRAM = "SCRAM-"
 
 ReadLogs = Callable[[], Awaitable[Logs]]
@@ -203,14 +207,19 @@ async def take_over(store: MetadataStore, cluster_id: str, broker: JoiningBroker
 async def check_join(store: MetadataStore, cluster_id: str, broker: JoiningBroker) -> None:
     """Check the first join of a broker whose log directories may be those of Kafka.
 
-    A broker that has joined before, and a store that was never one of Kafka, need no check.
+    A broker that has joined before needs no check. In a store that was never one of Kafka, the logs
+    must not all be unknown.
 
     Raises:
         KafkaError: INCONSISTENT_CLUSTER_ID. The log directories do not fit the store.
     """
     registration = znodes.registration_path(broker.node_id)
     marked, registered = await store.get_many([znodes.TAKEN_OVER, registration])
-    if marked is None or registered is not None or broker.use.has_mark:
+    if registered is not None or broker.use.has_mark:
+        return
+    if marked is None:
+        if not broker.use.is_new:
+            await _check_known_logs(await _load(store, cluster_id, broker.node_id), broker)
         return
     refusal = config_refusal(broker.static_configs)
     if refusal is not None:
@@ -219,9 +228,17 @@ async def check_join(store: MetadataStore, cluster_id: str, broker: JoiningBroke
 
 
 async def _load(reader: NodeReader, cluster_id: str, node_id: BrokerId) -> MetadataImage:
-    """Return the metadata in a store of Kafka. All of it is valid then."""
+    """Return the metadata in a store of Kafka. All of it is valid then.
+
+    Raises:
+        KafkaError: A topic has no id, or a controller changes the metadata all the time.
+    """
     try:
-        return (await load(reader, cluster_id, node_id)).image
+        for _ in range(LOADS_MAX):
+            with contextlib.suppress(MetadataChanged):
+                return (await load(reader, cluster_id, node_id)).image
+        reason = "the metadata changes while it is read. Start again"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason)
     except znodes.InvalidNode as error:
         if error.reason.args != ("topic_id",):
             raise
@@ -236,6 +253,13 @@ async def _load(reader: NodeReader, cluster_id: str, node_id: BrokerId) -> Metad
 async def _check_directories(image: MetadataImage, broker: JoiningBroker) -> None:
     logs = await broker.read_logs()
     refusal = await in_slices(checking_directories(image, broker.node_id, logs))
+    if refusal is not None:
+        raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, refusal)
+
+
+async def _check_known_logs(image: MetadataImage, broker: JoiningBroker) -> None:
+    logs = await broker.read_logs()
+    refusal = await in_slices(checking_known_logs(image, broker.node_id, logs))
     if refusal is not None:
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, refusal)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.ids import BrokerId, TopicPartition, Uuid, uuid_to_string
+from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid, uuid_to_string
 from odradek.metadata import znodes
 from odradek.metadata.features import METADATA_VERSION, default_levels
 from odradek.metadata.image import MetadataImage
@@ -242,6 +242,9 @@ def checking_directories(
     twice = yield from _finding_copies(logs)
     if twice is not None:
         return f"broker {node_id} has several directories {twice}. Keep the right one only"
+    strange = yield from checking_known_logs(image, node_id, logs)
+    if strange is not None:
+        return strange
     missing: list[str] = []
     left = ELEMENTS_PER_SLICE
     for topic in image.topics_by_name.values():
@@ -264,6 +267,33 @@ def checking_directories(
         f"broker {node_id} is in sync for {len(missing)} partitions without a log in its log "
         f"directories ({_some(missing)}). Name all log directories of Kafka in log.dirs, or start "
         "this broker after the other replicas"
+    )
+
+
+def checking_known_logs(
+    image: MetadataImage, node_id: BrokerId, logs: Logs
+) -> Generator[None, None, str | None]:
+    """Return why the metadata does not belong to these logs, in time slices. None: it may.
+
+    A broker renames the logs that the metadata does not assign to it. If it would rename all logs,
+    then the metadata belongs to another cluster with the same id, or was lost.
+    """
+    for count, (tp, ids) in enumerate(logs.items(), 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+        topic = image.topics_by_name.get(TopicName(tp.topic))
+        found = image.partition(tp.topic, tp.partition)
+        if topic is None or found is None or node_id not in found.replicas:
+            continue
+        if None in ids or topic.topic_id in ids:
+            return None
+    if not logs:
+        return None
+    return (
+        f"the metadata store has none of the {len(logs)} partitions in the log directories of "
+        f"broker {node_id} ({_some([f'{tp.topic}-{tp.partition}' for tp in logs])}). Set "
+        "zookeeper.connect to the path of their cluster, or restore its ZooKeeper. If you do not "
+        "need their records, use empty log directories"
     )
 
 
