@@ -20,6 +20,7 @@ from odradek.config.broker_coordinators import CLUSTER_DEFAULTS, GROUP_CONFIGS, 
 from odradek.config.broker_log import LOG_CONFIGS, TOPIC_DEFAULTS
 from odradek.config.broker_network import NETWORK_CONFIGS
 from odradek.config.broker_replication import REPLICATION_CONFIGS
+from odradek.config.consents import CONSENTS
 from odradek.config.definition import (
     ConfigDef,
     ConfigKey,
@@ -117,7 +118,7 @@ class BrokerConfig:
             for name, value in properties.items()
             if value is not None
         }
-        others = sorted(name for name in self._initial if name not in _EFFECTIVE)
+        others = sorted(name for name in self._initial if name not in _EFFECTIVE and name not in CONSENTS)
         self.inapplicable_keys = tuple(n for n in others if inapplicable_reason(n) is not None)
         self.unknown_keys = tuple(n for n in others if inapplicable_reason(n) is None)
         self._static = {n: t for n, t in self._initial.items() if n in BROKER_CONFIGS}
@@ -131,6 +132,8 @@ class BrokerConfig:
         self._values: dict[str, ConfigValue | None] = {}
         self._resolve()
         self.node_id = _node_id(self)
+        for name in CONSENTS:
+            self.permits(name)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, object]) -> BrokerConfig:
@@ -290,6 +293,17 @@ class BrokerConfig:
     def initial_text(self, name: str) -> str:
         """Return the initial value of any key, applicable or not. "" when it was not set."""
         return self._initial.get(name, "")
+
+    def permits(self, name: str) -> bool:
+        """Return whether an administrator has set a config of `CONSENTS`.
+
+        Raises:
+            KafkaError: INVALID_CONFIG. It is neither true nor false.
+        """
+        text = self.initial_text(name).strip().lower()
+        if text not in ("", "true", "false"):
+            raise invalid_value(name, text, "it must be true or false")
+        return text == "true"
 
     def log_dirs(self) -> list[str]:
         return self.get_list("log.dirs") or self.get_list("log.dir")
