@@ -67,8 +67,10 @@ def test_a_kafka_on_zookeeper_without_partitions_has_nothing_to_lose(tmp_path: P
     start(tmp_path)
 
 
-def test_directories_with_the_metadata_of_kafka_are_imported_from_it(directory: Path) -> None:
-    """They are refused for the reason of the import: this one has no records."""
-    (directory / METADATA_DIRECTORY).mkdir()
-    with pytest.raises(KafkaError, match=METADATA_DIRECTORY):
-        start(directory)
+@pytest.mark.parametrize("other", [False, True])
+def test_directories_with_the_metadata_of_kafka_are_not_refused(
+    directory: Path, tmp_path: Path, other: bool
+) -> None:
+    place = tmp_path / "metadata" if other else directory
+    (place / METADATA_DIRECTORY).mkdir(parents=True)
+    start(directory, **({"metadata.log.dir": str(place)} if other else {}))

@@ -45,6 +45,7 @@ from odradek.broker.own_address import check_own_address
 from odradek.broker.requests.cluster import ClusterMembership
 from odradek.broker.requests.cluster_parts import SOFTWARE, channel_settings
 from odradek.config.broker import BrokerConfig
+from odradek.config.consents import TAKE_OVER_WITHOUT_FILE
 from odradek.config.listeners import inter_broker_listener
 from odradek.controller.broker_requests import BrokerRequests
 from odradek.controller.cluster_controller import ClusterController
@@ -316,9 +317,9 @@ class ClusterMember(ClusterMembership):
             has_single_store=directories.has_metadata,
             has_kraft_metadata=directories.has_kafka_metadata,
         )
-        names = (*self._config.inapplicable_keys, *self._config.unknown_keys)
-        configs = {name: self._config.initial_text(name) for name in names}
-        return JoiningBroker(self._node_id, configs, use, read_logs)
+        config = self._config
+        permits = config.permits(TAKE_OVER_WITHOUT_FILE)
+        return JoiningBroker(self._node_id, config.initial, use, read_logs, config.file, permits)
 
     async def _take_over_from_kafka(self, cluster_id: str, broker: JoiningBroker) -> bool:
         """Take the store over if it is one of Kafka. Return whether this broker did.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.controller.loading import MetadataChanged, fixed_nodes, load
@@ -32,6 +32,7 @@ from odradek.metadata.kafka_import.zookeeper_store import (
     checking_directories,
     checking_known_logs,
     config_refusal,
+    file_refusal,
     initial_levels,
     is_kafkas,
     store_refusal,
@@ -69,15 +70,27 @@ class JoiningBroker(NamedTuple):
 
     Attributes:
         node_id: Its id.
-        static_configs: Its configs without effect in Odradek.
+        static_configs: Its configs.
         use: How its log directories were used.
         read_logs: Reads its log directories.
+        file: The contents of its file. None without a file.
+        permits_missing_file: Whether an administrator permits a take-over without Kafka's file.
     """
 
     node_id: BrokerId
     static_configs: Mapping[str, str]
     use: DirectoryUse
     read_logs: ReadLogs
+    file: Mapping[str, str] | None = None
+    permits_missing_file: bool = False
+
+    def config_refusal(self) -> str | None:
+        """Return why its configs exclude the take-over. None: they do not."""
+        return config_refusal(self.static_configs) or config_refusal(self.file or {})
+
+    def file_refusal(self, scram_users: Collection[str] = ()) -> str | None:
+        """Return why it needs Kafka's file. None: it does not."""
+        return file_refusal(self.file, scram_users, permitted=self.permits_missing_file)
 
 
 class _WithFixedNodes(NodeReader):
@@ -166,7 +179,10 @@ async def take_over(store: MetadataStore, cluster_id: str, broker: JoiningBroker
     """
     found = await read_kafka_store(store)
     refusal = (
-        config_refusal(broker.static_configs) or store_refusal(found) or use_refusal(broker.use)
+        broker.config_refusal()
+        or store_refusal(found)
+        or use_refusal(broker.use)
+        or broker.file_refusal(found.scram_users)
     )
     if refusal is not None:
         await store.sync()
@@ -221,7 +237,9 @@ async def check_join(store: MetadataStore, cluster_id: str, broker: JoiningBroke
         if not broker.use.is_new:
             await _check_known_logs(await _load(store, cluster_id, broker.node_id), broker)
         return
-    refusal = config_refusal(broker.static_configs)
+    refusal = broker.config_refusal()
+    if refusal is None and not broker.use.is_new:
+        refusal = broker.file_refusal()
     if refusal is not None:
         raise _refused(cluster_id, refusal)
     await _check_directories(await _load(store, cluster_id, broker.node_id), broker)
