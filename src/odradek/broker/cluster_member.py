@@ -41,7 +41,7 @@ from odradek.broker.controller_locator import ControllerLocator
 from odradek.broker.finished_deletions import FinishedDeletions
 from odradek.broker.heartbeats import BrokerHeartbeats
 from odradek.broker.leadership_lease import Heard, LeadershipLease
-from odradek.broker.own_address import check_own_address
+from odradek.broker.own_address import AddressCheck, check_own_address
 from odradek.broker.requests.cluster import ClusterMembership
 from odradek.broker.requests.cluster_parts import SOFTWARE, channel_settings
 from odradek.config.broker import BrokerConfig
@@ -442,6 +442,8 @@ class ClusterMember(ClusterMembership):
         )
         for subscriber in self._subscribers:
             self._feed.subscribe(subscriber)
+        check = AddressCheck(self._node_id, inter_broker_listener(self._config))
+        self._feed.subscribe(check.image_changed)
         self.cluster_controller.start()
         self._feed.start()
         waits = [
