@@ -378,9 +378,9 @@ class Cluster:
             if kafkas.exists():
                 kafkas.rename(directory / "odradek-logs")
             connect = self.zookeeper.address + CHROOT
-            self.brokers[each] = start_odradek(
-                directory, options=("--broker-id", str(each), "--zookeeper", connect)
-            )
+            options = ("--broker-id", str(each), "--zookeeper", connect)
+            file = ("--config", str(directory / "server.properties"))  # Kafka's
+            self.brokers[each] = start_odradek(directory, options=(*options, *file))
 
     def restart(self) -> None:
         for each, broker in self.brokers.items():

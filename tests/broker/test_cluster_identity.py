@@ -61,10 +61,11 @@ def test_a_broker_joins_only_the_cluster_of_its_directories(
     known = directories.cluster_id if mark is None else mark.cluster_id
     other_root = mark is not None and mark.chroot != chroot
     is_kafkas = directories.has_kafka_metadata and not directories.has_metadata
+    is_elsewhere = known is not None and mark is None and not directories.has_metadata
     continues = mark and mark.is_moving and mark.cluster_id == moving and directories.has_metadata
     if (
         other_root
-        or (store is None and ((mark and not continues) or is_kafkas))
+        or (store is None and ((mark and not continues) or is_kafkas or is_elsewhere))
         or (known and store and known != store)
     ):
         with pytest.raises(KafkaError) as refused:

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from odradek.broker import cluster_identity
+from odradek.broker import cluster_identity, cluster_member
+from odradek.config.consents import TAKE_OVER_WITHOUT_FILE
+from odradek.controller.loading import prepare
 from odradek.errors import ErrorCode, KafkaError
-from odradek.ids import BrokerId, TopicName, uuid_to_string
+from odradek.ids import BrokerId, TopicName, Uuid, uuid_to_string
 from odradek.metadata import znodes
 from odradek.metadata.config_changes import OpType
 from odradek.metadata.resources import ResourceType
+from odradek.metadata.store.interface import BadVersionError
 from odradek.metadata.store.memory import MemoryStore
 from odradek.protocol.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
@@ -60,6 +63,7 @@ from tests.helpers.running_clock import RunningClock
 
 BROKERS = (1, 2, 3)
 READ_COMMITTED = 1
+KAFKA_FILE = {"zookeeper.connect": "zk:2181/kafka", "listeners": "PLAINTEXT://:9092"}
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +79,7 @@ async def stopped_kafka(
     unpack_directories(tmp_path)
     cluster = ClusterBrokers(tmp_path)
     cluster.clock = RunningClock(TIME_MS)
+    cluster.file = KAFKA_FILE
     store = await store_with(cluster.ensemble, {**recorded_tree(), **(more or {})})
     try:
         yield cluster, store
@@ -395,6 +400,71 @@ def test_a_broker_with_configs_of_authorization_or_sasl_is_refused(
     run(tmp_path, test)
 
 
+def test_each_broker_of_kafka_needs_the_file_of_kafka(tmp_path: Path) -> None:
+    """Without it, retention and min.insync.replicas of that file would be the defaults."""
+
+    async def test(cluster: ClusterBrokers, store: MemoryStore) -> None:
+        for file in (None, {"min.insync.replicas": "2"}):
+            cluster.file = file
+            reason = await refused(cluster, store, tmp_path)
+            for part in ("--config", "SCRAM", TAKE_OVER_WITHOUT_FILE):
+                assert part in reason
+        cluster.file = KAFKA_FILE
+        await cluster.start(1)
+        cluster.file = None
+        with pytest.raises(KafkaError, match="--config"):
+            await cluster.start(2)
+        del cluster.servers[2]
+        await cluster.start(4)  # a new broker, which has no file of Kafka
+        await cluster.restart(1)  # it has joined already
+
+    run(tmp_path, test)
+
+
+def test_a_config_permits_a_take_over_without_the_file(tmp_path: Path) -> None:
+    async def test(cluster: ClusterBrokers, _store: MemoryStore) -> None:
+        cluster.file = None
+        cluster.config[TAKE_OVER_WITHOUT_FILE] = "true"
+        await cluster.start(*BROKERS)
+        await leads_everything(cluster)
+        assert await fetched(cluster, "plain", 0)
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "secure",
+    [
+        {
+            "listeners": "CLIENTS://:9092,EXTERNAL://:9093",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,EXTERNAL:SASL_SSL",
+        },
+        {"listeners": "SASL_PLAINTEXT://:9092"},
+        {"advertised.listeners": "SSL://h:9092"},
+        {"security.inter.broker.protocol": "SASL_SSL"},
+        {"zookeeper.set.acl": "true"},
+        {"principal.builder.class": "com.example.Principals"},
+    ],
+)
+def test_a_file_with_secure_listeners_is_refused_although_options_replace_them(
+    tmp_path: Path, secure: dict[str, str]
+) -> None:
+    async def test(cluster: ClusterBrokers, store: MemoryStore) -> None:
+        cluster.file = {**KAFKA_FILE, **secure}
+        assert [*secure][-1] in await refused(cluster, store, tmp_path)
+        cluster.config[TAKE_OVER_WITHOUT_FILE] = "true"
+        assert [*secure][-1] in await refused(cluster, store, tmp_path)
+        del cluster.config[TAKE_OVER_WITHOUT_FILE]
+        cluster.file = KAFKA_FILE
+        await cluster.start(1)
+        cluster.file = {**KAFKA_FILE, **secure}
+        with pytest.raises(KafkaError, match=[*secure][-1]):
+            await cluster.start(2)
+        del cluster.servers[2]
+
+    run(tmp_path, test)
+
+
 def test_a_node_that_is_not_valid_is_refused(tmp_path: Path) -> None:
     async def test(cluster: ClusterBrokers, store: MemoryStore) -> None:
         nodes = await tree_of(store)
@@ -468,7 +538,60 @@ def test_a_store_that_was_restored_to_the_state_before_the_take_over_is_refused(
         await cluster.start(1)
         await cluster.stop()
         restored = ClusterBrokers(tmp_path)
+        restored.file = KAFKA_FILE
         store = await store_with(restored.ensemble, recorded_tree())
         assert "taken over before" in await refused(restored, store, tmp_path)
+
+    run(tmp_path, test)
+
+
+def test_a_wrong_path_of_zookeeper_is_refused_and_the_right_one_is_taken_over_then(
+    tmp_path: Path,
+) -> None:
+    """A new cluster in the empty path would rename the log of each partition."""
+
+    async def test(right: ClusterBrokers, _store: MemoryStore) -> None:
+        wrong = ClusterBrokers(tmp_path)
+        wrong.clock = RunningClock(TIME_MS)
+        store = MemoryStore(wrong.ensemble)
+        await store.open()
+        for broker in BROKERS:
+            reason = await refused(wrong, store, tmp_path, broker)
+            assert recorded_view()["cluster"] in reason
+            assert "zookeeper.connect" in reason
+        await right.start(*BROKERS)
+        await leads_everything(right)
+        assert await fetched(right, "plain", 0)
+
+    run(tmp_path, test)
+
+
+def test_a_store_that_has_none_of_the_partitions_of_a_broker_is_refused(tmp_path: Path) -> None:
+    """Another broker has begun a new cluster with the id of Kafka's."""
+
+    async def test(_right: ClusterBrokers, _store: MemoryStore) -> None:
+        wrong = ClusterBrokers(tmp_path)
+        wrong.clock = RunningClock(TIME_MS)
+        store = MemoryStore(wrong.ensemble)
+        await store.open()
+        await prepare(store, recorded_view()["cluster"], lambda: Uuid(bytes(16)), completes=False)
+        assert "none of the 13 partitions" in await refused(wrong, store, tmp_path)
+
+    run(tmp_path, test)
+
+
+def test_a_take_over_whose_nodes_change_all_the_time_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def changed(*_: object) -> None:
+        raise BadVersionError(znodes.CLUSTER_ID)
+
+    monkeypatch.setattr(cluster_member, "take_over", changed)
+
+    async def test(cluster: ClusterBrokers, store: MemoryStore) -> None:
+        nodes, files = await tree_of(store), files_of(tmp_path)
+        with pytest.raises(KafkaError, match="Stop all brokers of Kafka"):
+            await cluster.start(1)
+        assert (await tree_of(store), files_of(tmp_path)) == (nodes, files)
 
     run(tmp_path, test)

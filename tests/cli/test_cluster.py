@@ -176,3 +176,20 @@ def test_a_single_broker_has_a_status(kafka: Broker) -> None:
 def test_no_broker_is_one_line() -> None:
     done = CliRunner().invoke(app, ["cluster", "status", "--bootstrap-server", "127.0.0.1:1"])
     assert str(done.exception).startswith("No broker responds (127.0.0.1:1: Connection refused).")
+
+
+def test_a_drained_broker_is_shown_and_is_the_reason_of_a_failed_election(
+    cluster: Cluster,
+) -> None:
+    cluster.create_topic("pages", 3)
+    assert run(cluster, "drain", "2").exit_code == 0
+    assert "broker 2 lacks leaderships" in run(cluster, "status").stdout
+    found = rows(cluster, "status")
+    assert [each["drained"] for each in found["brokers"]] == [False, True, False]
+    assert [each["name"] for each in found["findings"]] == ["broker 2"]
+    elected = run(cluster, "elect")
+    assert elected.exit_code == 1
+    assert "Broker 2 is drained" in elected.output
+    assert run(cluster, "drain", "2", "--undo").exit_code == 0
+    assert run(cluster, "status").stdout.endswith("Nothing is missing.\n")
+    assert run(cluster, "elect").exit_code == 0

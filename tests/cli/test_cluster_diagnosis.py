@@ -43,6 +43,22 @@ def only(found: list[Finding]) -> str:
     return f"{finding.kind}: {finding.name} lacks {finding.lacks}: {finding.why}. {finding.remedy}"
 
 
+def test_a_drained_broker_is_named_with_the_command_that_ends_the_drain() -> None:
+    found = only(diagnose(facts({2: broker(2, drained=True)})))
+    assert "broker 2 lacks leaderships" in found
+    assert "it is drained. `odradek cluster drain 2 --undo`" in found
+
+
+def test_a_broker_that_accepts_connections_without_a_response_is_named() -> None:
+    found = only(diagnose(facts({2: broker(2, silent="no response within 5 s")})))
+    assert "broker 2 lacks a response" in found
+    assert "accepts connections, but no response within 5 s" in found
+
+
+def test_unknown_partitions_have_no_findings() -> None:
+    assert diagnose(replace(facts(), partitions=None)) == []
+
+
 IN_SYNC = PartitionFacts("t-0", 1, (1, 2, 3), (1, 2, 3), min_isr=2)
 DOWN = {3: broker(3, fenced=True, failure="Connection refused")}
 

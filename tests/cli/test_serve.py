@@ -227,3 +227,18 @@ def test_an_empty_address_of_zookeeper_does_not_start_a_single_broker(
 ) -> None:
     with pytest.raises(CommandError, match="--zookeeper is empty"):
         build_config(None, Path(data), None, [], broker_id=4, zookeeper=zookeeper)
+
+
+def test_the_contents_of_the_file_are_kept_beside_the_options_that_replace_them(
+    data: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("listeners=SASL_SSL://:9093\nzookeeper.connect=zk:2181/kafka\n", "utf-8")
+    Path(data).mkdir(exist_ok=True)
+    Path(data, "meta.properties").write_text("version=0\nbroker.id=7\n", "utf-8")
+    config = build_config("127.0.0.1:9092", Path(data), file, ["num.partitions=2"])
+    assert (config.node_id, config.initial_text("listeners")) == (7, "PLAINTEXT://127.0.0.1:9092")
+    expected = {"listeners": "SASL_SSL://:9093", "zookeeper.connect": "zk:2181/kafka"}
+    assert config.file == expected
+    assert config.with_dynamic({}, {}).file == expected
+    assert build_config(None, Path(data), None, []).file is None

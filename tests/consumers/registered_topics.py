@@ -92,8 +92,16 @@ class RegisteredTopics:
 
     def register_broker(self, number: int) -> None:
         node = {
-            "endpoints": [f"PLAINTEXT://{HOST}:{9000 + number}", f"TLS://{HOST}:{8000 + number}"],
-            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT", "TLS": "SSL"},
+            "endpoints": [
+                f"TLS://{HOST}:{8000 + number}",
+                f"CLIENTS://{HOST}:{9000 + number}",
+                f"BROKERS://{HOST}:{7000 + number}",
+            ],
+            "listener_security_protocol_map": {
+                "TLS": "SSL",
+                "CLIENTS": "PLAINTEXT",
+                "BROKERS": "PLAINTEXT",
+            },
         }
         self.client.create(f"{self.chroot}/brokers/ids/{number}", json.dumps(node).encode())
 

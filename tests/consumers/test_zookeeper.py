@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from odradek.consumers import zookeeper as module
 from odradek.consumers.zookeeper import ConsumerError, ZooKeeperConsumer, share
@@ -92,10 +93,44 @@ def test_default_id_is_unique_and_names_the_group_first(cluster: RegisteredTopic
     assert all(name.startswith("readers_") for name in names)
 
 
-def test_group_name_must_not_be_a_path(cluster: RegisteredTopics) -> None:
+@pytest.mark.parametrize("group", ["a/b", ".", "..", ""])
+def test_group_name_must_not_be_a_path(group: str) -> None:
     address = module.ZooKeeperAddress("127.0.0.1:1")
     with pytest.raises(ValueError, match="may have letters"):
-        ZooKeeperConsumer(address, "a/b", ["pages"])
+        ZooKeeperConsumer(address, group, ["pages"])
+
+
+@pytest.mark.parametrize("group", ["...", ".a", "a.b"])
+def test_group_name_may_have_dots(group: str) -> None:
+    assert ZooKeeperConsumer(module.ZooKeeperAddress("127.0.0.1:1"), group, ["pages"])
+
+
+def test_a_request_that_zookeeper_refuses_is_an_error_and_is_repeated(
+    cluster: RegisteredTopics,
+) -> None:
+    """The owner nodes of the topic may be read only."""
+    cluster.create("pages", 1, 1)
+    path = f"{cluster.chroot}/consumers/readers/owners/pages"
+    cluster.client.ensure_path(path)
+    cluster.client.set_acls(path, [make_acl("world", "anyone", read=True, admin=True)])
+    with contextlib.closing(cluster.consumer("a")) as consumer:
+        for _ in range(2):
+            with pytest.raises(ConsumerError, match="NoAuthError"):
+                consumer.poll(0)
+        cluster.client.set_acls(path, OPEN_ACL_UNSAFE)
+        poll_until(lambda: bool(consumer.claims), consumer)
+
+
+def test_brokers_that_register_after_the_consumer_are_noticed(cluster: RegisteredTopics) -> None:
+    """Their parent does not exist before the first broker."""
+    cluster.create("pages", 1)
+    cluster.client.delete(f"{cluster.chroot}/brokers/ids", recursive=True)
+    with contextlib.closing(cluster.consumer("a")) as consumer:
+        consumer._backoff_ms = 3_600_000
+        assert consumer.poll(0) is None
+        cluster.client.ensure_path(f"{cluster.chroot}/brokers/ids")
+        cluster.register_broker(1)
+        poll_until(lambda: bool(consumer.claims), consumer)
 
 
 def test_consumers_that_come_and_go_share_the_partitions(cluster: RegisteredTopics) -> None:
@@ -193,7 +228,7 @@ def test_topics_partitions_and_brokers_that_appear_are_noticed(cluster: Register
         cluster.register_broker(2)
         poll_until(lambda: "9002" in cluster.fetchers[-1].settings["bootstrap.servers"], consumer)
         servers = cluster.fetchers[-1].settings["bootstrap.servers"]
-        assert servers == "127.0.0.1:9001,127.0.0.1:9002"
+        assert servers == "127.0.0.1:9001,127.0.0.1:9002", "the first listeners without security"
 
 
 def test_later_owners_have_larger_claims(cluster: RegisteredTopics) -> None:

@@ -41,7 +41,8 @@ async def all_logs() -> Logs:
 
 
 def joining(broker: int = 1, read_logs: ReadLogs = all_logs) -> JoiningBroker:
-    return JoiningBroker(BrokerId(broker), {}, DirectoryUse(), read_logs)
+    file = {"zookeeper.connect": "zk:2181/kafka"}
+    return JoiningBroker(BrokerId(broker), {}, DirectoryUse(), read_logs, file)
 
 
 def run(test: Callable[[MemoryStore, MemoryEnsemble], Awaitable[None]]) -> None:

@@ -65,6 +65,7 @@ class ClusterBrokers:
     ) -> None:
         self.tmp_path = tmp_path
         self.config = {**CONFIG, **(config or {})}
+        self.file: dict[str, str] | None = None
         self.settings = settings
         self.directories = directories
         self.ensemble = MemoryEnsemble(
@@ -93,7 +94,7 @@ class ClusterBrokers:
         }
         environment = Environment(clock=self.clock)
         self.servers[broker_id] = server = BrokerServer(
-            BrokerConfig(properties),
+            BrokerConfig(properties, self.file),
             environment=environment,
             cluster_store=open_store,
             cluster_settings=self.settings,

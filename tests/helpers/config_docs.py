@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from odradek.config.broker import BROKER_CONFIGS
+from odradek.config.consents import CONSENTS
 from odradek.config.definition import ConfigDef, ConfigKey
 from odradek.config.inapplicable import inapplicable_names
 from odradek.config.topic import SYNONYMS, TOPIC_CONFIGS
@@ -35,7 +36,7 @@ When the broker starts, it logs the keys of Kafka that have no effect, and unkno
 
 
 def render() -> str:
-    return "\n".join([HEAD, *_broker(), *_topic(), *_inapplicable()]) + "\n"
+    return "\n".join([HEAD, *_broker(), *_topic(), *_consents(), *_inapplicable()]) + "\n"
 
 
 def _broker() -> Iterator[str]:
@@ -55,6 +56,15 @@ def _topic() -> Iterator[str]:
     for key in _shown(TOPIC_CONFIGS):
         behind = ", ".join(f"`{synonym.name}`" for synonym in SYNONYMS.get(key.name, ()))
         yield f"| {_cells(key)} | {behind} | {key.doc} |"
+
+
+def _consents() -> Iterator[str]:
+    yield "\n## Consents\n"
+    yield "Configs of Odradek, `true` or `false`. Each permits a start that is refused otherwise.\n"
+    yield "| name | with `true` |"
+    yield "|-|-|"
+    for name, doc in CONSENTS.items():
+        yield f"| `{name}` | {doc} |"
 
 
 def _inapplicable() -> Iterator[str]:

@@ -57,6 +57,18 @@ def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert deaf.exit_text() == "signal SIGKILL"
 
 
+def test_a_signal_handler_kills_a_child_for_which_its_thread_waits(tmp_path: Path) -> None:
+    """The second Ctrl-C: the interrupted `stop` waits, and has the lock of its process."""
+    deaf = child(tmp_path, DEAF)
+    deaf.start()
+    _await_log(deaf)
+    with deaf._started._waitpid_lock:  # type: ignore[attr-defined]
+        deaf.send_kill()
+    deaf.kill()
+    assert deaf.exit_text() == "signal SIGKILL"
+    deaf.send_kill()
+
+
 def test_a_child_can_be_started_again(sleeper: Child) -> None:
     former = sleeper.pid
     sleeper.kill()

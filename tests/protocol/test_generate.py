@@ -79,6 +79,7 @@ def test_own_fields_of_kafkas_messages_are_tagged_and_skipped_by_kafka() -> None
         ("RegisterBrokerRecord", "BootId"),
         ("RegisterBrokerRecord", "Drained"),
         ("BrokerRegistrationChangeRecord", "Drained"),
+        ("DescribeClusterResponse", "Drained"),
     }
     for field in own.values():
         assert field.versions == field.tagged

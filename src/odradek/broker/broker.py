@@ -17,7 +17,6 @@ closes the logs with the mark that lets the next start skip recovery.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
@@ -30,6 +29,7 @@ from odradek.broker.requests.context import Services
 from odradek.broker.requests.dispatch import Dispatcher
 from odradek.broker.requests.fetch_sessions import FetchSessionCache
 from odradek.broker.requests.quotas import ClientQuotas
+from odradek.broker.single_start import check_single_start
 from odradek.broker.start_reports import report_addresses, report_configs
 from odradek.broker.stopping import STOP_LIMITS, StopLimits, StopSequence
 from odradek.broker.threads import BrokerThreads
@@ -52,7 +52,7 @@ from odradek.errors import KafkaError
 from odradek.ids import BrokerId, Uuid
 from odradek.log.directories.directory_names import METADATA_DIRECTORY, topic_ids_of_logs
 from odradek.log.directories.log_manager import LogManager
-from odradek.log.state.checkpoints import MARK_FILE, read_clean_shutdown_epoch
+from odradek.log.state.checkpoints import read_clean_shutdown_epoch
 from odradek.metadata.features import FEATURES
 from odradek.metadata.image import BrokerRegistration
 from odradek.metadata.store.memory import MemoryStore
@@ -188,7 +188,7 @@ class BrokerServer:
 
     async def _start_single(self, endpoints: list[ListenEndpoint]) -> None:
         """Start a broker with a controller of its own."""
-        self._refuse_directories_of_a_cluster()
+        check_single_start(self.config, self._environment.files, STORE_FILE)
         log_manager = self._make_log_manager()
         await self._load_logs(log_manager)
         controller = Controller(
@@ -296,20 +296,6 @@ class BrokerServer:
                 "replica.high.watermark.checkpoint.interval.ms"
             ),
         )
-
-    def _refuse_directories_of_a_cluster(self) -> None:
-        """Raise KafkaError if the metadata of the log directories is in a ZooKeeper."""
-        files = self._environment.files
-        marked: list[str] = []
-        for path in self.config.log_dirs():
-            with contextlib.suppress(OSError):  # a new directory, or a failing one
-                marked += [path] if MARK_FILE in files.listdir(path) else []
-        if marked:
-            from odradek.broker.cluster_identity import read_mark, single_broker_refusal
-
-            mark = read_mark(files, marked)
-            assert mark is not None, "the file exists"
-            raise single_broker_refusal(mark)
 
     async def _join(self, member: ClusterMember, log_manager: LogManager) -> None:
         """Join the cluster with log directories that are locked. Then mark them.

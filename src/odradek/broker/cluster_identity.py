@@ -70,8 +70,9 @@ class DirectoryIdentity(NamedTuple):
 class Admission(Enum):
     """How a broker joins.
 
-    JOIN: the store has the metadata of the cluster. BEGIN: the store is empty, and a new cluster
-    begins. MOVE: the store is empty, and the metadata of the single broker moves into it.
+    JOIN: the store has the metadata of the cluster. BEGIN: the store is empty, the log directories
+    are new, and a new cluster begins. MOVE: the store is empty, and the metadata of the single
+    broker moves into it.
     """
 
     JOIN = "join"
@@ -117,6 +118,8 @@ def admission(
                 "the log directories belong to a Kafka broker, whose metadata a cluster does not "
                 "take over. Start the broker once without zookeeper.connect, and then with it"
             )
+        if known is not None:
+            raise _refusal(_elsewhere(known, chroot))
         return Admission.BEGIN
     if known is not None and known != store_cluster_id:
         raise _refusal(
@@ -124,6 +127,20 @@ def admission(
             f"{known}. Start the broker with log directories of one cluster"
         )
     return Admission.JOIN
+
+
+def _elsewhere(cluster_id: str, chroot: str) -> str:
+    """Return why directories of a cluster begin no cluster in an empty store.
+
+    Every Kafka broker with ZooKeeper has such directories. A new cluster would have its id, and
+    would not know its logs. A first start of Odradek marks the directories before they get an id.
+    """
+    return (
+        f"the log directories belong to cluster {cluster_id}, and ZooKeeper has no cluster at path "
+        f"{chroot or '/'}. Set zookeeper.connect to the servers and the path of that cluster (the "
+        "server.properties of Kafka has them), or restore its ZooKeeper. A new cluster needs "
+        "empty log directories"
+    )
 
 
 def single_broker_refusal(mark: ClusterMark) -> KafkaError:

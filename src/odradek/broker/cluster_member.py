@@ -41,10 +41,11 @@ from odradek.broker.controller_locator import ControllerLocator
 from odradek.broker.finished_deletions import FinishedDeletions
 from odradek.broker.heartbeats import BrokerHeartbeats
 from odradek.broker.leadership_lease import Heard, LeadershipLease
-from odradek.broker.own_address import check_own_address
+from odradek.broker.own_address import AddressCheck, check_own_address
 from odradek.broker.requests.cluster import ClusterMembership
 from odradek.broker.requests.cluster_parts import SOFTWARE, channel_settings
 from odradek.config.broker import BrokerConfig
+from odradek.config.consents import TAKE_OVER_WITHOUT_FILE
 from odradek.config.listeners import inter_broker_listener
 from odradek.controller.broker_requests import BrokerRequests
 from odradek.controller.cluster_controller import ClusterController
@@ -292,8 +293,11 @@ class ClusterMember(ClusterMembership):
         moving = await moving_id(self._store)
         admitted = admission(directories, found, self._settings.chroot, moving)
         if found is not None:
-            await self._take_over_from_kafka(found, directories, read_logs)
+            broker = self._joining_broker(directories, read_logs)
+            is_taken_over = await self._take_over_from_kafka(found, broker)
             await check_prepared(self._store, found)
+            if not is_taken_over:
+                await check_join(self._store, found, broker)
             await self._check_contents()
         await self.lifecycle.await_id(self._settings.id_timeout_ms)
         await self._store.create_root()  # nothing was written before
@@ -306,33 +310,38 @@ class ClusterMember(ClusterMembership):
         await self.lifecycle.claim_id(self._settings.id_timeout_ms)
         return cluster_id
 
-    async def _take_over_from_kafka(
-        self, cluster_id: str, directories: DirectoryIdentity, read_logs: ReadLogs
-    ) -> None:
-        """Take the store over if it is one of Kafka. Check this broker if another one did.
-
-        Raises:
-            KafkaError: The cluster may not be taken over, or this broker may not join it.
-        """
+    def _joining_broker(self, directories: DirectoryIdentity, read_logs: ReadLogs) -> JoiningBroker:
         use = DirectoryUse(
             is_new=directories.cluster_id is None,
             has_mark=directories.mark is not None,
             has_single_store=directories.has_metadata,
             has_kraft_metadata=directories.has_kafka_metadata,
         )
-        names = (*self._config.inapplicable_keys, *self._config.unknown_keys)
-        configs = {name: self._config.initial_text(name) for name in names}
-        broker = JoiningBroker(self._node_id, configs, use, read_logs)
+        config = self._config
+        permits = config.permits(TAKE_OVER_WITHOUT_FILE)
+        return JoiningBroker(self._node_id, config.initial, use, read_logs, config.file, permits)
+
+    async def _take_over_from_kafka(self, cluster_id: str, broker: JoiningBroker) -> bool:
+        """Take the store over if it is one of Kafka. Return whether this broker did.
+
+        Raises:
+            KafkaError: The cluster may not be taken over.
+        """
         for _ in range(JOIN_ATTEMPTS_MAX):
             if not await is_store_of_kafka(self._store):
-                await check_join(self._store, cluster_id, broker)
-                return
+                return False
             try:
                 await take_over(self._store, cluster_id, broker)
             except (NodeExistsError, NoNodeError, BadVersionError):
                 await self._store.sync()  # another broker was first
             else:
-                return
+                return True
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"cluster {cluster_id} of Apache Kafka is not taken over: its nodes in ZooKeeper "
+            f"changed during each of {JOIN_ATTEMPTS_MAX} attempts. Stop all brokers of Kafka and "
+            "all tools that write to ZooKeeper, and start again",
+        )
 
     async def _store_cluster_id(self) -> str | None:
         try:
@@ -433,6 +442,8 @@ class ClusterMember(ClusterMembership):
         )
         for subscriber in self._subscribers:
             self._feed.subscribe(subscriber)
+        check = AddressCheck(self._node_id, inter_broker_listener(self._config))
+        self._feed.subscribe(check.image_changed)
         self.cluster_controller.start()
         self._feed.start()
         waits = [

@@ -14,6 +14,7 @@ created in three cases:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,11 +36,16 @@ if TYPE_CHECKING:
     from odradek.coordinator.transaction.transaction_marker import MarkerCodes, TransactionMarker
     from odradek.environment.clock import Clock
     from odradek.environment.randomness import Randomness
-    from odradek.environment.timers import Timers
+    from odradek.environment.timers import Timer, Timers
     from odradek.metadata.delta import MetadataDelta
     from odradek.metadata.image import MetadataImage
     from odradek.replication.replica_manager import ReplicaManager
     from odradek.results import Result
+
+logger = logging.getLogger(__name__)
+
+IMPORT_RETRY_S = 1.0
+"""Time between two attempts to import the modules of a coordinator."""
 
 
 class Coordinators:
@@ -76,6 +82,7 @@ class Coordinators:
         self.made_transactions: TransactionCoordinator | None = None
         # The topics whose coordinators are created when a thread has imported their modules.
         self._imported: set[TopicName] = set()
+        self._retries: dict[TopicName, Timer] = {}
         replica_manager.on_leadership(self.leadership_changed)
 
     async def start(self, wait_s: float) -> None:
@@ -95,6 +102,9 @@ class Coordinators:
     def stop(self) -> None:
         """Complete all delayed operations and stop the coordinators."""
         self._active = False
+        for retry in self._retries.values():
+            retry.cancel()
+        self._retries.clear()
         if self.made_transactions is not None:
             self.made_transactions.stop()
         if self.made_groups is not None:
@@ -122,11 +132,20 @@ class Coordinators:
             return
         if made is not None:
             made.leadership_changed(partition)
-        elif topic not in self._imported and (
-            self._replica_manager.led_epoch(topic_partition) is not None
-        ):
+        elif self._replica_manager.led_epoch(topic_partition) is not None:
+            self._make_soon(topic)
+
+    def _make_soon(self, topic: TopicName) -> None:
+        if topic not in self._imported:
             self._imported.add(topic)
             begin(self._making(topic), f"the creation of the coordinator of {topic}")
+
+    def _make_again(self, topic: TopicName) -> None:
+        """Create a coordinator after a failure, unless a request has created it."""
+        del self._retries[topic]
+        made = self.made_groups if topic == CONSUMER_OFFSETS else self.made_transactions
+        if self._active and made is None and self._leads(topic):
+            self._make_soon(topic)
 
     def _making(self, topic: TopicName) -> Generator[asyncio.Future[Any], None, None]:
         """Create a coordinator, after a thread has imported its modules."""
@@ -134,10 +153,25 @@ class Coordinators:
 
         is_group = topic == CONSUMER_OFFSETS
         imported = partial(import_modules, *(GROUPS if is_group else TRANSACTIONS))
-        yield asyncio.get_running_loop().run_in_executor(self._executor, imported)
+        importing = asyncio.get_running_loop().run_in_executor(self._executor, imported)
+        yield importing
         self._imported.discard(topic)
-        if self._active:
+        if not self._active or importing.cancelled():
+            return
+        error = importing.exception()
+        if error is None:
             _ = self.groups if is_group else self.transactions
+            return
+        # For example, the process has no free descriptor. Prepared transactions wait in the log.
+        logger.warning(
+            "the coordinator of %s is not created: %s. The next attempt is in %g s",
+            topic,
+            error,
+            IMPORT_RETRY_S,
+        )
+        if topic not in self._retries:
+            retry = self._timers.call_later(IMPORT_RETRY_S, self._make_again, topic)
+            self._retries[topic] = retry
 
     @property
     def groups(self) -> GroupCoordinator:

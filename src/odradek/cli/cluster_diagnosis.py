@@ -41,6 +41,8 @@ class BrokerFacts:
         failure: Why this host cannot connect to its advertised address. None: it can.
         applied_offset: The metadata offset that the controller knows of it. None: it does not poll.
         clock_ahead_ms: By how much its clock was ahead of ZooKeeper's when it registered.
+        drained: Whether an administrator has moved its leaderships away.
+        silent: Why it sent no response to a request, although it accepts connections.
     """
 
     broker_id: int
@@ -49,6 +51,8 @@ class BrokerFacts:
     failure: str | None = None
     applied_offset: int | None = None
     clock_ahead_ms: int | None = None
+    drained: bool = False
+    silent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,7 @@ class ClusterFacts:
         controller_id: -1: the brokers know none.
         controller_offset: The metadata offset of the controller. None: it does not respond.
         zookeeper: None: the brokers have none.
+        partitions: None: no broker responds to requests for metadata.
     """
 
     cluster_id: str
@@ -112,7 +117,7 @@ class ClusterFacts:
     controller_offset: int | None
     brokers: Mapping[int, BrokerFacts]
     zookeeper: ZooKeeperFacts | None
-    partitions: tuple[PartitionFacts, ...]
+    partitions: tuple[PartitionFacts, ...] | None
 
 
 def diagnose(facts: ClusterFacts) -> list[Finding]:
@@ -123,7 +128,7 @@ def diagnose(facts: ClusterFacts) -> list[Finding]:
     findings += _controller(facts)
     for broker in facts.brokers.values():
         findings += _broker(broker, facts)
-    for partition in facts.partitions:
+    for partition in facts.partitions or ():
         findings += _partition(partition, facts)
     return findings
 
@@ -263,6 +268,22 @@ def _broker(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
             broker.failure,
             "If other hosts cannot connect either, correct its `advertised.listeners`, name service"
             " or firewall.",
+        )
+    elif broker.silent is not None:
+        yield Finding(
+            "broker",
+            name,
+            "a response to this command",
+            f"it accepts connections, but {broker.silent}",
+            "Read its log. It may be suspended, or its machine overloaded.",
+        )
+    if broker.drained:
+        yield Finding(
+            "broker",
+            name,
+            "leaderships that another in-sync replica can have",
+            "it is drained",
+            f"`odradek cluster drain {broker.broker_id} --undo` gives them back.",
         )
     ahead_ms = broker.clock_ahead_ms
     if ahead_ms is not None and abs(ahead_ms) > CLOCK_DIFFERENCE_MAX_MS:

@@ -75,6 +75,7 @@ class Brokers:
     def __init__(self) -> None:
         self._clients: dict[int, BlockingClient] = {}
         self.failures: dict[int, str] = {}
+        self.silent: dict[int, str] = {}
 
     def __enter__(self) -> Brokers:
         return self
@@ -97,14 +98,18 @@ class Brokers:
             self._clients[broker_id] = client
 
     def ask(self, broker_id: int, request: Message, response: type[Any]) -> Any | None:
-        """Return a broker's response, or None if it does not respond."""
+        """Return a broker's response, or None if it does not respond.
+
+        Note why it does not. It is not asked again, because each request may take the time limit.
+        """
         client = self._clients.get(broker_id)
         if client is None:
             return None
         try:
             return client.call(request, response)
-        except (OSError, TypeError):
+        except (OSError, TypeError) as error:
             self._clients.pop(broker_id).close()
+            self.silent[broker_id] = _text(error)
             return None
 
     @property
@@ -137,7 +142,9 @@ def collect(bootstrap_server: str, zookeeper: str | None) -> ClusterFacts:
         store = None if zookeeper is None else zookeeper_facts(zookeeper)
         ahead = {} if store is None or store.failure else clocks(store.connect)
         partitions = _partitions(brokers)
-        partitions = _with_lags(brokers, _with_min_isr(brokers, partitions))
+        if partitions is not None:
+            partitions = _with_lags(brokers, _with_min_isr(brokers, partitions))
+        silent = dict(brokers.silent)
         # The last request: a broker that has lost the controller does not respond to it.
         offset, applied = _quorum(brokers, cluster.controller_id)
     return ClusterFacts(
@@ -152,11 +159,13 @@ def collect(bootstrap_server: str, zookeeper: str | None) -> ClusterFacts:
                 brokers.failures.get(each.broker_id),
                 applied.get(each.broker_id),
                 ahead.get(each.broker_id),
+                each.drained,
+                silent.get(each.broker_id),
             )
             for each in sorted(cluster.brokers, key=lambda each: each.broker_id)
         },
         store,
-        tuple(partitions),
+        None if partitions is None else tuple(partitions),
     )
 
 
@@ -208,8 +217,8 @@ def _quorum(brokers: Brokers, controller_id: int) -> tuple[int | None, dict[int,
 # --- partitions ---
 
 
-def _partitions(brokers: Brokers) -> list[PartitionFacts]:
-    """Return all partitions, as the first broker that responds knows them."""
+def _partitions(brokers: Brokers) -> list[PartitionFacts] | None:
+    """Return all partitions, as the first broker that responds knows them. None: no broker does."""
     for broker_id in brokers.ids:
         metadata = brokers.ask(broker_id, MetadataRequest(None), MetadataResponse)
         if metadata is None:
@@ -218,7 +227,7 @@ def _partitions(brokers: Brokers) -> list[PartitionFacts]:
         found = _pages(brokers, broker_id, names)
         if found is not None:
             return found
-    return []
+    return None
 
 
 def _pages(brokers: Brokers, broker_id: int, names: list[str]) -> list[PartitionFacts] | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from odradek.cli.cluster_diagnosis import (
     ClusterFacts,
     Finding,
+    PartitionFacts,
     ZooKeeperFacts,
     diagnose,
     diagnose_zookeeper,
@@ -43,13 +45,10 @@ def print_status(bootstrap_server: str, zookeeper: str | None, as_json: bool) ->
 def summary(facts: ClusterFacts) -> list[str]:
     """Return the lines above the findings."""
     live = [each for each in facts.brokers.values() if not each.is_fenced]
-    leaderless = sum(each.leader < 0 for each in facts.partitions)
-    short = sum(len(each.isr) < len(each.replicas) for each in facts.partitions)
     lines = [
         f"Cluster {facts.cluster_id}: {len(live)} of {len(facts.brokers)} brokers are live,"
         f" controller {facts.controller_id if facts.controller_id >= 0 else 'unknown'}",
-        f"Partitions: {len(facts.partitions)}, without a leader {leaderless}, with a replica that"
-        f" is not in sync {short}",
+        _partitions(facts.partitions),
     ]
     if facts.zookeeper is None:
         lines.append("ZooKeeper: none in the configs of the brokers")
@@ -60,6 +59,21 @@ def summary(facts: ClusterFacts) -> list[str]:
             " servers respond"
         )
     return lines
+
+
+def _partitions(partitions: Sequence[PartitionFacts] | None) -> str:
+    if partitions is None:
+        return "Partitions: unknown, because no broker responds to requests for metadata"
+    leaderless = _leaderless(partitions)
+    short = sum(len(each.isr) < len(each.replicas) for each in partitions)
+    return (
+        f"Partitions: {len(partitions)}, without a leader {leaderless}, with a replica that is not"
+        f" in sync {short}"
+    )
+
+
+def _leaderless(partitions: Sequence[PartitionFacts]) -> int:
+    return sum(each.leader < 0 for each in partitions)
 
 
 def _print_findings(findings: list[Finding]) -> None:
@@ -89,13 +103,14 @@ def _zookeeper(facts: ZooKeeperFacts) -> dict[str, object]:
 
 
 def _as_json(facts: ClusterFacts, findings: list[Finding]) -> dict[str, object]:
+    partitions = facts.partitions
     return {
         "cluster_id": facts.cluster_id,
         "controller": facts.controller_id if facts.controller_id >= 0 else None,
         "metadata_offset": facts.controller_offset,
         "brokers": [asdict(each) for each in facts.brokers.values()],
         "zookeeper": None if facts.zookeeper is None else _zookeeper(facts.zookeeper),
-        "partitions": len(facts.partitions),
-        "partitions_without_leader": sum(each.leader < 0 for each in facts.partitions),
+        "partitions": None if partitions is None else len(partitions),
+        "partitions_without_leader": None if partitions is None else _leaderless(partitions),
         "findings": [asdict(each) for each in findings],
     }

@@ -63,7 +63,7 @@ def run_cluster(plan: ClusterPlan, reports: Reports) -> None:
         cluster = ClusterProcesses(plan)
     except ZooKeeperUnavailable as error:
         raise CommandError(f"{error} The option is --zookeeper HOST:PORT.") from None
-    with cluster, _until_signal(cluster.kill) as is_ended:
+    with cluster, _until_signal(cluster.send_kill) as is_ended:
         try:
             is_complete = cluster.start(is_ended.is_set)
         except LaunchFailed as error:
@@ -83,7 +83,7 @@ def run_cluster(plan: ClusterPlan, reports: Reports) -> None:
 
 @contextmanager
 def _until_signal(kill: Callable[[], None]) -> Iterator[threading.Event]:
-    """Yield an event that the first signal sets. The second one calls `kill`."""
+    """Yield an event that the first signal sets. The second one calls `kill` in its handler."""
     ended = threading.Event()
 
     def received(number: int, frame: FrameType | None) -> None:

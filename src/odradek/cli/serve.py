@@ -112,7 +112,8 @@ def build_config(
     from odradek.config.broker import BrokerConfig
     from odradek.errors import KafkaError
 
-    properties = {} if file is None else _read(file)
+    contents = None if file is None else _read(file)
+    properties = dict(contents or {})
     properties |= parse_assignments(sets, "--set")
     if listen is not None:
         properties["listeners"] = f"PLAINTEXT://{_host_port(listen)}"
@@ -132,7 +133,7 @@ def build_config(
     elif "log.dirs" not in properties and "log.dir" not in properties:
         properties["log.dirs"] = str(default_data_dir())
     try:
-        return _with_kept_node_id(BrokerConfig.from_properties(properties), properties)
+        return _with_kept_node_id(BrokerConfig.from_properties(properties, contents), properties)
     except KafkaError as error:
         raise CommandError(f"{error.message}. See docs/configuration.md.") from None
 
@@ -176,7 +177,7 @@ def _with_kept_node_id(config: BrokerConfig, properties: dict[str, str]) -> Brok
         found = dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
         kept = found.get("node.id", found.get("broker.id", "")).strip()
         if kept.isdecimal() and int(kept) != config.node_id:
-            return type(config).from_properties({**properties, "node.id": kept})
+            return type(config).from_properties({**properties, "node.id": kept}, config.file)
     return config
 
 

@@ -20,6 +20,7 @@ from odradek.config.broker_coordinators import CLUSTER_DEFAULTS, GROUP_CONFIGS, 
 from odradek.config.broker_log import LOG_CONFIGS, TOPIC_DEFAULTS
 from odradek.config.broker_network import NETWORK_CONFIGS
 from odradek.config.broker_replication import REPLICATION_CONFIGS
+from odradek.config.consents import CONSENTS
 from odradek.config.definition import (
     ConfigDef,
     ConfigKey,
@@ -109,15 +110,22 @@ class BrokerConfig:
 
     Owned by the event loop. `set_dynamic` replaces the values altered at run time in place, so
     every holder of the object sees the new values at the next call of a getter.
+
+    Attributes:
+        file: The contents of the file that the administrator named, before options replaced some.
+            None without a file.
     """
 
-    def __init__(self, properties: Mapping[str, object]) -> None:
+    def __init__(
+        self, properties: Mapping[str, object], file: Mapping[str, str] | None = None
+    ) -> None:
+        self.file = file
         self._initial = {
             name: value if isinstance(value, str) else value_text(value)
             for name, value in properties.items()
             if value is not None
         }
-        others = sorted(name for name in self._initial if name not in _EFFECTIVE)
+        others = sorted(self._initial.keys() - _EFFECTIVE - CONSENTS.keys())
         self.inapplicable_keys = tuple(n for n in others if inapplicable_reason(n) is not None)
         self.unknown_keys = tuple(n for n in others if inapplicable_reason(n) is None)
         self._static = {n: t for n, t in self._initial.items() if n in BROKER_CONFIGS}
@@ -131,17 +139,21 @@ class BrokerConfig:
         self._values: dict[str, ConfigValue | None] = {}
         self._resolve()
         self.node_id = _node_id(self)
+        for name in CONSENTS:
+            self.permits(name)
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, object]) -> BrokerConfig:
-        """Return the configs of Kafka's names and values as text.
+    def from_properties(
+        cls, properties: Mapping[str, object], file: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
+        """Return the configs of Kafka's names and values as text. `file` is the attribute.
 
         Keys that do not apply are kept in `inapplicable_keys`, unknown keys in `unknown_keys`.
 
         Raises:
             KafkaError: INVALID_CONFIG for the first value that is wrong.
         """
-        return cls(properties)
+        return cls(properties, file)
 
     def _resolve(self) -> None:
         merged = {**self._static, **self._cluster, **self._broker}
@@ -223,7 +235,7 @@ class BrokerConfig:
 
     def with_dynamic(self, broker: Mapping[str, str], cluster: Mapping[str, str]) -> BrokerConfig:
         """Return a copy with these values altered at run time, see `set_dynamic`."""
-        copy = BrokerConfig(self._initial)
+        copy = BrokerConfig(self._initial, self.file)
         copy.set_dynamic(broker, cluster)
         return copy
 
@@ -287,9 +299,25 @@ class BrokerConfig:
         value = self._values[name]
         return None if value is None or BROKER_CONFIGS[name].sensitive else to_text(value)
 
+    @property
+    def initial(self) -> Mapping[str, str]:
+        """The initial value of each key that was set, applicable or not."""
+        return self._initial
+
     def initial_text(self, name: str) -> str:
         """Return the initial value of any key, applicable or not. "" when it was not set."""
         return self._initial.get(name, "")
+
+    def permits(self, name: str) -> bool:
+        """Return whether an administrator has set a config of `CONSENTS`.
+
+        Raises:
+            KafkaError: INVALID_CONFIG. It is neither true nor false.
+        """
+        text = self.initial_text(name).strip().lower()
+        if text not in ("", "true", "false"):
+            raise invalid_value(name, text, "it must be true or false")
+        return text == "true"
 
     def log_dirs(self) -> list[str]:
         return self.get_list("log.dirs") or self.get_list("log.dir")

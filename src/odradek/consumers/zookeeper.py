@@ -15,8 +15,6 @@ step has no further effect, which also resolves lost responses.
 continues with another one. So a consumer that has lost its partitions cannot commit. A record is
 delivered only while the server must keep the session, which is the session timeout from the sending
 of an answered request. Past half of that time, a request renews it first.
-
-kazoo's recipes have other layouts, and block the thread of the project's handler.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
-from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, SessionExpiredError
+from kazoo import exceptions
 from kazoo.handlers.threading import KazooTimeoutError
 
 from odradek.environment.clock import Clock, SystemClock
@@ -43,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 Partition = tuple[str, int]
 """A topic and the number of its partition."""
+_INTERRUPTIONS = (exceptions.ConnectionLoss, KazooTimeoutError, exceptions.SessionExpiredError)
 
 SESSION_TIMEOUT_MS = 6_000
 """Default of ``zookeeper.session.timeout.ms`` in Kafka 0.8."""
@@ -55,7 +54,7 @@ FETCH_WAIT_MAX_MS = 100
 
 
 class ConsumerError(Exception):
-    """There is no session, a rebalance has reached its limit, or offsets are not stored."""
+    """There is no session, a rebalance has failed, or offsets are not stored."""
 
 
 class _InterruptedError(ConsumerError):
@@ -91,7 +90,6 @@ class _Session:
             raise ConsumerError("ZooKeeper accepts no session. Check its address, and that it runs")
 
     # On kazoo's thread.
-
     def completed(self, result: Any) -> None:
         """Do nothing, because `call` waits for the result."""
 
@@ -110,7 +108,6 @@ class _Session:
             self._changes.notify_all()
 
     # On the thread of the consumer.
-
     def lasts(self) -> bool:
         """Return whether the server keeps the session for half of its timeout, or longer."""
         half_ms = self.timeout_ms / 2
@@ -132,8 +129,13 @@ class _Session:
         result = getattr(self._client, f"{request}_async")(*arguments, **options)
         try:
             value = result.get(timeout=self.timeout_ms / 1000)
-        except (ConnectionLoss, KazooTimeoutError, SessionExpiredError) as error:
+        except (exceptions.NodeExistsError, exceptions.NoNodeError):
+            raise
+        except _INTERRUPTIONS as error:
             raise _InterruptedError(f"no response to {request} of {arguments[0]}") from error
+        except exceptions.KazooException as error:
+            self.watch()
+            raise ConsumerError(f"{request} of {arguments[0]} is refused: {error!r}") from error
         self._lasts_until_ms = sent_ms + self.timeout_ms
         return value
 
@@ -143,21 +145,22 @@ class _Session:
         self.call("exists", path, watch)  # watches for the creation, too
         try:
             return znodes.decode(self.call("get", path, watch)[0])
-        except NoNodeError:
+        except exceptions.NoNodeError:
             return missing
 
     def children(self, path: str) -> list[str]:
-        """Return the names of a node's children, and watch them if the node exists."""
+        """Return the names of a node's children, and watch them or the creation of the node."""
+        self.call("exists", path, self.watch)
         try:
             return sorted(self.call("get_children", path, self.watch))
-        except NoNodeError:
+        except exceptions.NoNodeError:
             return []
 
     def claim(self, path: str, data: bytes) -> int:
         """Create an ephemeral node. Return its zxid, or watch another session's and return 0."""
         try:
             self.call("create", path, data, ephemeral=True, makepath=True)
-        except NodeExistsError:
+        except exceptions.NodeExistsError:
             return self.owned(path) or self.owned(path, self.watch)
         return self.owned(path)
 
@@ -170,7 +173,7 @@ class _Session:
     def write(self, path: str, data: bytes) -> None:
         try:
             self.call("set", path, data)
-        except NoNodeError:
+        except exceptions.NoNodeError:
             self.call("create", path, data, makepath=True)
 
     def close(self) -> None:
@@ -212,11 +215,11 @@ class ZooKeeperConsumer:
 
         Args:
             zookeeper: The ensemble, and the chroot of the brokers.
-            settings: Further settings of librdkafka.
+            settings: Further settings of librdkafka, such as other ``bootstrap.servers``.
             consumer_id: Unique in the group. The default is Kafka's: group, host, time, random.
             session_timeout_ms: A consumer that is dead for so long loses its partitions.
         """
-        if not re.fullmatch(r"[a-zA-Z0-9._-]+", group):
+        if not re.fullmatch(r"(?!\.{1,2}$)[a-zA-Z0-9._-]+", group):
             raise ValueError(f"the group {group!r} may have letters, digits and ._- only")
         self._clock: Clock = clock or SystemClock()
         suffix = SystemRandomness().uuid().hex()[:8]
@@ -244,8 +247,8 @@ class ZooKeeperConsumer:
         """Return the next record, or None if there is none. Earlier records count as processed.
 
         Raises:
-            ConsumerError: There is no session, or another consumer keeps a partition. The next
-                `poll` tries again.
+            ConsumerError: There is no session, another consumer keeps a partition, or ZooKeeper
+                refuses a request. The next `poll` tries again.
             KafkaException: librdkafka has failed permanently.
         """
         deadline_ms = self._clock.monotonic_ms() + timeout_s * 1000
@@ -299,8 +302,7 @@ class ZooKeeperConsumer:
     def _rebalance(self, session: _Session) -> None:
         session.has_changed = False  # before the reads, so that no later change is missed
         self._release(session)
-        obstacle = self._take_share(session)
-        if obstacle is None:
+        if (obstacle := self._take_share(session)) is None:
             self._retry_at_ms = self._limit_at_ms = math.inf
             logger.info("%s owns %s", self.consumer_id, sorted(self.claims))
             return
@@ -356,15 +358,14 @@ class ZooKeeperConsumer:
         return None
 
     def _brokers(self, session: _Session) -> set[str]:
-        """Return the addresses of the registered brokers."""
-        names = session.children(znodes.BROKER_IDS)
-        nodes = [session.read(f"{znodes.BROKER_IDS}/{name}", {"endpoints": ()}) for name in names]
-        return {
-            address
-            for node in nodes
-            for listener, _, address in (each.partition("://") for each in node["endpoints"])
-            if node["listener_security_protocol_map"][listener] == "PLAINTEXT"
-        }
+        """Return the first address of each registered broker that needs no security."""
+        found: dict[str, str] = {}
+        for name in session.children(znodes.BROKER_IDS):
+            node = session.read(f"{znodes.BROKER_IDS}/{name}", {"endpoints": ()})
+            for listener, _, address in (each.partition("://") for each in node["endpoints"]):
+                if node["listener_security_protocol_map"][listener] == "PLAINTEXT":
+                    found.setdefault(name, address)
+        return set(found.values())
 
     def _start_fetching(self, session: _Session, addresses: set[str]) -> None:
         starts = [
@@ -373,7 +374,7 @@ class ZooKeeperConsumer:
         ]
         if starts:
             servers = {"bootstrap.servers": ",".join(sorted(addresses))}
-            self._fetcher = self._create_fetcher({**self._settings, **servers})
+            self._fetcher = self._create_fetcher({**servers, **self._settings})
             self._fetcher.assign(starts)
 
     def _stop_fetching(self) -> None:

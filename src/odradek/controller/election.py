@@ -275,13 +275,17 @@ def elect_preferred(
 
     Raises:
         KafkaError: ELECTION_NOT_NEEDED, the first replica leads already.
-            PREFERRED_LEADER_NOT_AVAILABLE, it is not in the ISR or not acceptable.
+            PREFERRED_LEADER_NOT_AVAILABLE, it is not in the ISR or not acceptable, or it is drained
+            (Kafka's error for a broker in controlled shutdown).
     """
     if partition.leader == partition.replicas[0]:
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED_TEXT)
     changed = changed_partition(partition, acceptable, policy, election=Election.PREFERRED)
     if changed is None or changed.leader != partition.replicas[0]:
-        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, NO_PREFERRED_LEADER_TEXT)
+        text = NO_PREFERRED_LEADER_TEXT
+        if partition.replicas[0] in policy.avoided:
+            text = f"Broker {partition.replicas[0]} is drained, and another replica can lead."
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, text)
     return changed
 
 

@@ -11,11 +11,12 @@ that joins like any other.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.controller.loading import fixed_nodes, load
+from odradek.controller.loading import MetadataChanged, fixed_nodes, load
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import BrokerId
 from odradek.metadata import znodes
@@ -29,7 +30,9 @@ from odradek.metadata.kafka_import.zookeeper_store import (
     KafkaStore,
     Logs,
     checking_directories,
+    checking_known_logs,
     config_refusal,
+    file_refusal,
     initial_levels,
     is_kafkas,
     store_refusal,
@@ -54,6 +57,8 @@ from odradek.slicing import in_slices
 
 logger = logging.getLogger(__name__)
 
+LOADS_MAX = 5
+"""Attempts of a check to read the metadata while the controller of other brokers changes it."""
 _SCRAM = "SCRAM-"
 
 ReadLogs = Callable[[], Awaitable[Logs]]
@@ -65,15 +70,27 @@ class JoiningBroker(NamedTuple):
 
     Attributes:
         node_id: Its id.
-        static_configs: Its configs without effect in Odradek.
+        static_configs: Its configs.
         use: How its log directories were used.
         read_logs: Reads its log directories.
+        file: The contents of its file. None without a file.
+        permits_missing_file: Whether an administrator permits a take-over without Kafka's file.
     """
 
     node_id: BrokerId
     static_configs: Mapping[str, str]
     use: DirectoryUse
     read_logs: ReadLogs
+    file: Mapping[str, str] | None = None
+    permits_missing_file: bool = False
+
+    def config_refusal(self) -> str | None:
+        """Return why its configs exclude the take-over. None: they do not."""
+        return config_refusal(self.static_configs) or config_refusal(self.file or {})
+
+    def file_refusal(self, scram_users: Collection[str] = ()) -> str | None:
+        """Return why it needs Kafka's file. None: it does not."""
+        return file_refusal(self.file, scram_users, permitted=self.permits_missing_file)
 
 
 class _WithFixedNodes(NodeReader):
@@ -162,7 +179,10 @@ async def take_over(store: MetadataStore, cluster_id: str, broker: JoiningBroker
     """
     found = await read_kafka_store(store)
     refusal = (
-        config_refusal(broker.static_configs) or store_refusal(found) or use_refusal(broker.use)
+        broker.config_refusal()
+        or store_refusal(found)
+        or use_refusal(broker.use)
+        or broker.file_refusal(found.scram_users)
     )
     if refusal is not None:
         await store.sync()
@@ -203,25 +223,40 @@ async def take_over(store: MetadataStore, cluster_id: str, broker: JoiningBroker
 async def check_join(store: MetadataStore, cluster_id: str, broker: JoiningBroker) -> None:
     """Check the first join of a broker whose log directories may be those of Kafka.
 
-    A broker that has joined before, and a store that was never one of Kafka, need no check.
+    A broker that has joined before needs no check. In a store that was never one of Kafka, the logs
+    must not all be unknown.
 
     Raises:
         KafkaError: INCONSISTENT_CLUSTER_ID. The log directories do not fit the store.
     """
     registration = znodes.registration_path(broker.node_id)
     marked, registered = await store.get_many([znodes.TAKEN_OVER, registration])
-    if marked is None or registered is not None or broker.use.has_mark:
+    if registered is not None or broker.use.has_mark:
         return
-    refusal = config_refusal(broker.static_configs)
+    if marked is None:
+        if not broker.use.is_new:
+            await _check_known_logs(await _load(store, cluster_id, broker.node_id), broker)
+        return
+    refusal = broker.config_refusal()
+    if refusal is None and not broker.use.is_new:
+        refusal = broker.file_refusal()
     if refusal is not None:
         raise _refused(cluster_id, refusal)
     await _check_directories(await _load(store, cluster_id, broker.node_id), broker)
 
 
 async def _load(reader: NodeReader, cluster_id: str, node_id: BrokerId) -> MetadataImage:
-    """Return the metadata in a store of Kafka. All of it is valid then."""
+    """Return the metadata in a store of Kafka. All of it is valid then.
+
+    Raises:
+        KafkaError: A topic has no id, or a controller changes the metadata all the time.
+    """
     try:
-        return (await load(reader, cluster_id, node_id)).image
+        for _ in range(LOADS_MAX):
+            with contextlib.suppress(MetadataChanged):
+                return (await load(reader, cluster_id, node_id)).image
+        reason = "the metadata changes while it is read. Start again"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason)
     except znodes.InvalidNode as error:
         if error.reason.args != ("topic_id",):
             raise
@@ -236,6 +271,13 @@ async def _load(reader: NodeReader, cluster_id: str, node_id: BrokerId) -> Metad
 async def _check_directories(image: MetadataImage, broker: JoiningBroker) -> None:
     logs = await broker.read_logs()
     refusal = await in_slices(checking_directories(image, broker.node_id, logs))
+    if refusal is not None:
+        raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, refusal)
+
+
+async def _check_known_logs(image: MetadataImage, broker: JoiningBroker) -> None:
+    logs = await broker.read_logs()
+    refusal = await in_slices(checking_known_logs(image, broker.node_id, logs))
     if refusal is not None:
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, refusal)
 

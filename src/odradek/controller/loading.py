@@ -95,8 +95,8 @@ def _check_contents(cluster_id: str, missing: Sequence[str]) -> None:
     reason = f"Restore {lost[0]} with its contents"
     if lost[0] == znodes.METADATA:
         reason = (
-            "It is a cluster of Apache Kafka, or the node was removed. Set zookeeper.connect to an "
-            "empty path of ZooKeeper"
+            "It was removed, or the cluster is one of Apache Kafka without /brokers/seqid or "
+            "/config/changes. Restore the nodes of ZooKeeper from a backup"
         )
     raise KafkaError(
         ErrorCode.INCONSISTENT_CLUSTER_ID,

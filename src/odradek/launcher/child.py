@@ -115,12 +115,20 @@ class Child:
 
     def kill(self) -> None:
         """Send SIGKILL to the process and its own children, and wait for its end."""
-        if self._process is None:
-            return
-        if self._process.poll() is None:  # its pid is not free before it was waited for
+        self.send_kill()
+        if self._process is not None:
+            self._process.wait()
+
+    def send_kill(self) -> None:
+        """Send SIGKILL to the process and its own children. Do not wait, and take no lock.
+
+        A signal handler may call this while the thread that it interrupts waits for the process.
+        `Popen.wait` holds a lock then.
+        """
+        # Its pid is not free before it was waited for.
+        if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
 
     @property
     def _started(self) -> subprocess.Popen[bytes]:

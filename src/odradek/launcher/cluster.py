@@ -240,10 +240,15 @@ class ClusterProcesses:
         return f"{child.name} did not stop in time and was killed. Read {child.log_file}"
 
     def kill(self) -> None:
-        """Send SIGKILL to all processes. A second call does nothing."""
+        """Send SIGKILL to all processes, and wait for them. A second call does nothing."""
         for child in reversed(self._children()):
             child.kill()
         self._unlock()
+
+    def send_kill(self) -> None:
+        """Send SIGKILL to all processes. A signal handler may call this."""
+        for child in reversed(self._children()):
+            child.send_kill()
 
 
 def _line(kind: str, number: int | None, port: int, child: Child) -> ProcessLine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.config.consents import TAKE_OVER_WITHOUT_FILE
 from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid
 from odradek.metadata.image import MetadataImage, PartitionImage, TopicImage
 from odradek.metadata.kafka_import.zookeeper_store import (
@@ -14,6 +15,7 @@ from odradek.metadata.kafka_import.zookeeper_store import (
     Logs,
     checking_directories,
     config_refusal,
+    file_refusal,
     initial_levels,
     is_kafkas,
     secure_configs,
@@ -69,6 +71,10 @@ def test_a_cluster_with_delegation_tokens_is_refused() -> None:
         ("listener.name.clients.ssl.keystore.password", "x"),
         ("listener.name.clients.scram-sha-256.sasl.jaas.config", "x"),
         ("listener.name.clients.sasl.enabled.mechanisms", "GSSAPI"),
+        ("listener.name.clients.principal.builder.class", "com.example.Principals"),
+        ("security.inter.broker.protocol", "SASL_PLAINTEXT"),
+        ("principal.builder.class", "com.example.Principals"),
+        ("zookeeper.set.acl", "true"),
         ("super.users", "User:admin"),
         ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
     ],
@@ -85,7 +91,12 @@ def test_a_cluster_with_dynamic_configs_of_secure_listeners_is_refused(
     ("name", "value"),
     [
         ("listeners", "PLAINTEXT://:9092"),
+        ("listeners", "PLAINTEXT://ssl.example.com:9092"),
         ("listener.security.protocol.map", "CLIENTS:PLAINTEXT"),
+        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"),
+        ("security.inter.broker.protocol", "PLAINTEXT"),
+        ("zookeeper.set.acl", "false"),
+        ("zookeeper.ssl.client.enable", "true"),
         ("listener.name.clients.max.connections", "100"),
         ("follower.replication.throttled.rate", "1"),
         ("log.retention.ms", "1"),
@@ -113,6 +124,28 @@ def test_a_broker_with_configs_of_secure_listeners_is_refused(name: str) -> None
     assert found is not None
     assert name in found
     assert "\n" not in found
+
+
+def test_a_listener_is_secure_by_its_protocol_and_not_by_its_name() -> None:
+    protocols = {"listener.security.protocol.map": "SSL:PLAINTEXT, CLIENTS:sasl_ssl"}
+    assert secure_configs({"": {**protocols, "listeners": "SSL://:1"}}) == [*protocols]
+    secured = secure_configs({"": {**protocols, "listeners": "SSL://:1, clients://:2"}})
+    assert secured == [*protocols, "listeners"]
+
+
+@pytest.mark.parametrize("file", [None, {}, {"zookeeper.connect": " "}])
+@pytest.mark.parametrize("users", [(), ("alice",)])
+def test_a_broker_needs_the_file_of_kafka_or_a_permission(
+    file: dict[str, str] | None, users: tuple[str, ...]
+) -> None:
+    found = file_refusal(file, users, permitted=False)
+    assert found is not None
+    assert "\n" not in found
+    assert ("SCRAM" in found) == bool(users)
+    for part in ("server.properties", "--config", TAKE_OVER_WITHOUT_FILE):
+        assert part in found
+    assert file_refusal(file, users, permitted=True) is None
+    assert file_refusal({"zookeeper.connect": "zk:2181"}, users, permitted=False) is None
 
 
 def test_a_broker_without_such_configs_is_admitted() -> None:

@@ -4,7 +4,8 @@ From version 1 on, endpoint type 2 (controllers) is MISMATCHED_ENDPOINT_TYPE, be
 this broker is a controller listener. Other types than 1 (brokers) and 2 are
 UNSUPPORTED_ENDPOINT_TYPE. Fenced brokers are returned on request only (version 2, KIP-1073).
 
-Deviation from Kafka: addresses as in `odradek.broker.requests.advertised`. KIP-700, KIP-919.
+Deviations from Kafka: addresses as in `odradek.broker.requests.advertised`, and a tagged field of
+Odradek for brokers that are drained. KIP-700, KIP-919.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def _brokers(
             continue
         address = broker_address(services.config, context.session, broker)
         if address is not None:
-            brokers.append(DescribeClusterBroker(broker.id, *address, broker.rack, broker.fenced))
+            found = DescribeClusterBroker(broker.id, *address, broker.rack, broker.fenced)
+            found.drained = broker.drained
+            brokers.append(found)
     return brokers
 
 

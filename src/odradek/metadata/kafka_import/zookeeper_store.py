@@ -6,7 +6,9 @@ too. So a take-over changes no node of a topic or config. It only adds the nodes
 The checks run before anything is written. A cluster that authenticates or authorizes its clients is
 refused, because its data would be open to all clients. Not all of that is in the store: a stopped
 broker leaves no listeners, and an authorizer may keep its rules elsewhere. The configs of the
-broker that takes over are therefore checked, too.
+broker that takes over are therefore checked, too, and Kafka's own file as it was before options
+replaced some of them. Without that file, an administrator has to permit the take-over.
+Static configs such as ``log.retention.ms`` would be lost, and records be deleted by the defaults.
 
 A take-over also needs the log directories. A broker that begins with empty ones is in sync
 according to the store, and would be elected. The other replicas would truncate their logs to its
@@ -18,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.ids import BrokerId, TopicPartition, Uuid, uuid_to_string
+from odradek.config.consents import TAKE_OVER_WITHOUT_FILE
+from odradek.ids import BrokerId, TopicName, TopicPartition, Uuid, uuid_to_string
 from odradek.metadata import znodes
 from odradek.metadata.features import METADATA_VERSION, default_levels
 from odradek.metadata.image import MetadataImage
@@ -35,9 +38,15 @@ ACL_NODES = ("kafka-acl", "kafka-acl-extended", "kafka-acl-changes", "kafka-acl-
 MESSAGE_NAMES_MAX = 5
 """Brokers, topics and configs that a message names."""
 
-_SECURE_PREFIXES = ("ssl.", "sasl.", "authorizer.", "super.users", "delegation.token.")
-_LISTENER_KEYS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+_SECURE_PREFIXES = (
+    *("ssl.", "sasl.", "authorizer.", "super.users", "delegation.token."),
+    "principal.builder.class",
+)
+_LISTENERS = ("listeners", "advertised.listeners")
+_PROTOCOL_MAP = "listener.security.protocol.map"
+_PROTOCOL = "security.inter.broker.protocol"
 _SECURE_PROTOCOLS = ("SSL", "SASL")
+_PROTECTED_NODES = "zookeeper.set.acl"
 _AUTHORIZATION_KEYS = ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found")
 
 
@@ -140,17 +149,34 @@ def secure_configs(broker_configs: Mapping[str, Mapping[str, str]]) -> list[str]
             name
             for configs in broker_configs.values()
             for name, value in configs.items()
-            if _is_secure(name, value)
+            if _is_secure(name, value, _protocols(configs.get(_PROTOCOL_MAP, "")))
         }
     )
 
 
-def _is_secure(name: str, value: str) -> bool:
+def _protocols(text: str) -> dict[str, str]:
+    """Return the protocols of a ``listener.security.protocol.map`` by listener name."""
+    pairs = (each.upper().rpartition(":") for each in text.split(","))
+    return {name.strip(): protocol.strip() for name, _, protocol in pairs}
+
+
+def _is_secure(name: str, value: str, protocols: Mapping[str, str]) -> bool:
     if name.startswith("listener.name."):
         name = name.removeprefix("listener.name.").partition(".")[2]
-        return name.startswith(("ssl.", "sasl.")) or ".sasl." in f".{name}"
-    if name in _LISTENER_KEYS:
-        return any(each in value.upper() for each in _SECURE_PROTOCOLS)
+        return name.startswith(("ssl.", "sasl.", "principal.")) or ".sasl." in f".{name}"
+    if name in _LISTENERS:
+        names = [each.partition("://")[0].strip().upper() for each in value.split(",")]
+        return any(protocols.get(each, each).startswith(_SECURE_PROTOCOLS) for each in names)
+    if name == _PROTOCOL_MAP:
+        # Kafka's default maps each protocol to itself, also those without a listener.
+        return any(
+            protocol.startswith(_SECURE_PROTOCOLS) and protocol != listener
+            for listener, protocol in protocols.items()
+        )
+    if name == _PROTOCOL:
+        return value.strip().upper().startswith(_SECURE_PROTOCOLS)
+    if name == _PROTECTED_NODES:
+        return value.strip().lower() == "true"
     return name.startswith(_SECURE_PREFIXES)
 
 
@@ -158,8 +184,8 @@ def config_refusal(configs: Mapping[str, str]) -> str | None:
     """Return why the static configs of a broker exclude the take-over. None: they do not.
 
     Args:
-        configs: Its configs without effect in Odradek. The addresses are no part of them, because
-            they may have been replaced.
+        configs: Its configs. Options of the command line may have replaced those of Kafka's file,
+            so the file is checked separately.
     """
     authorization = [name for name in _AUTHORIZATION_KEYS if configs.get(name, "").strip()]
     if authorization:
@@ -172,10 +198,31 @@ def config_refusal(configs: Mapping[str, str]) -> str | None:
     )
     if secured:
         return (
-            f"has SASL or SSL listeners (configs {_some(secured)}), which Odradek does not serve. "
-            "Remove these configs if all clients may have access"
+            f"has brokers with SASL or SSL (configs {_some(secured)}), which Odradek does not "
+            "serve. Remove these configs if all clients may have access"
         )
     return None
+
+
+def file_refusal(
+    file: Mapping[str, str] | None, scram_users: Collection[str], *, permitted: bool
+) -> str | None:
+    """Return why a broker needs Kafka's own file. None: it has that file, or does not need it.
+
+    Args:
+        file: The contents of the file of the broker. None without a file.
+        scram_users: The users with SCRAM credentials in the store.
+        permitted: Whether an administrator permits a take-over without the file.
+    """
+    if permitted or (file is not None and file.get("zookeeper.connect", "").strip()):
+        return None
+    other = "" if file is None else " (the file of --config has no zookeeper.connect)"
+    users = f", and it has {len(scram_users)} users with SCRAM credentials" if scram_users else ""
+    return (
+        f"needs Kafka's server.properties{other}, which may have retention, min.insync.replicas or "
+        f"SASL listeners{users}. Start with --config FILE. If default configs and access for all "
+        f"clients are right, set {TAKE_OVER_WITHOUT_FILE}=true"
+    )
 
 
 class DirectoryUse(NamedTuple):
@@ -242,6 +289,9 @@ def checking_directories(
     twice = yield from _finding_copies(logs)
     if twice is not None:
         return f"broker {node_id} has several directories {twice}. Keep the right one only"
+    strange = yield from checking_known_logs(image, node_id, logs)
+    if strange is not None:
+        return strange
     missing: list[str] = []
     left = ELEMENTS_PER_SLICE
     for topic in image.topics_by_name.values():
@@ -264,6 +314,33 @@ def checking_directories(
         f"broker {node_id} is in sync for {len(missing)} partitions without a log in its log "
         f"directories ({_some(missing)}). Name all log directories of Kafka in log.dirs, or start "
         "this broker after the other replicas"
+    )
+
+
+def checking_known_logs(
+    image: MetadataImage, node_id: BrokerId, logs: Logs
+) -> Generator[None, None, str | None]:
+    """Return why the metadata does not belong to these logs, in time slices. None: it may.
+
+    A broker renames the logs that the metadata does not assign to it. If it would rename all logs,
+    then the metadata belongs to another cluster with the same id, or was lost.
+    """
+    for count, (tp, ids) in enumerate(logs.items(), 1):
+        if not count % ELEMENTS_PER_SLICE:
+            yield
+        topic = image.topics_by_name.get(TopicName(tp.topic))
+        found = image.partition(tp.topic, tp.partition)
+        if topic is None or found is None or node_id not in found.replicas:
+            continue
+        if None in ids or topic.topic_id in ids:
+            return None
+    if not logs:
+        return None
+    return (
+        f"the metadata store has none of the {len(logs)} partitions in the log directories of "
+        f"broker {node_id} ({_some([f'{tp.topic}-{tp.partition}' for tp in logs])}). Set "
+        "zookeeper.connect to the path of their cluster, or restore its ZooKeeper. If you do not "
+        "need their records, use empty log directories"
     )
 
 

@@ -13,6 +13,7 @@ class DescribeClusterBroker:
     port: int = 0  # versions 0+
     rack: str | None = None  # versions 0+, nullable 0+
     is_fenced: bool = False  # versions 2+
+    drained: bool = False  # versions 0+, tag 10000, not in Kafka
 
 
 @dataclass(slots=True)
