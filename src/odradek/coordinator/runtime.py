@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from functools import lru_cache, partial
 from typing import Generic, NamedTuple, TypeVar
@@ -46,7 +46,7 @@ from odradek.coordinator.coordinator_result import (
 from odradek.coordinator.deadline_timers import DeadlineTimers
 from odradek.coordinator.encoded_records import EncodedRecords
 from odradek.coordinator.led_partitions import LedPartitions
-from odradek.coordinator.shard_life import NOT_LED, REFUSALS, Actions, Phase, ShardLife
+from odradek.coordinator.shard_life import NOT_LED, REFUSALS, Actions, ShardLife
 from odradek.coordinator.shard_loading import (
     BlockShard,
     RecordBlock,
@@ -55,6 +55,7 @@ from odradek.coordinator.shard_loading import (
     TransactionalShard,
     replay_record,
 )
+from odradek.coordinator.shard_transitions import ShardTransitions, Transition
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
@@ -64,7 +65,6 @@ from odradek.log.state.verification import NO_GUARD
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import NO_PRODUCER_ID, Compression
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_PER_SLICE, begin
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +168,7 @@ class CoordinatorRuntime(Generic[S]):
         self._topic = topic
         self._encode = encode
         self._loader = ShardLoader(family, executor, load_piece_bytes)
+        self._transitions = ShardTransitions(topic, clock)
         self._new_shard = new_shard
         self._partitions = partitions
         self._append = partitions.append_internal
@@ -283,8 +284,8 @@ class CoordinatorRuntime(Generic[S]):
         if actions.await_offset is not None:
             self._await_committed(partition, life, actions.await_offset)
         if actions.serve:
-            work = self._begin_to_serve(partition, life)
-            begin(work, f"the start of {self._topic}-{partition}")
+            shard = self._loaded[partition]
+            self._transitions.add(self._starting(partition, shard, life, life.load))
         if actions.reload_ms:
             due_ms = self._clock.monotonic_ms() + actions.reload_ms
             self._reload_timer.arm(str(partition), due_ms)
@@ -369,13 +370,17 @@ class CoordinatorRuntime(Generic[S]):
             # The leadership has ended. The call of `follow` is about to come.
             logger.debug("%s-%d is not served: %s", self._topic, partition, error)
 
-    def _begin_to_serve(self, partition: int, life: ShardLife) -> Generator[None, None, None]:
-        """Serve a loaded shard, after it has prepared for that in time slices."""
-        shard, load = self._loaded[partition], life.load
-        for _ in shard.starting():
-            yield
-            if load != life.load or life.phase is not Phase.SERVING:
+    def _starting(self, partition: int, shard: S, life: ShardLife, load: int) -> Transition:
+        """Serve a loaded shard, after it has prepared for that, unless it is dropped before."""
+        steps = shard.starting()
+        while life.serves(load):
+            elements = next(steps, None)
+            if elements is None:
+                self._serve(partition, shard, life)
                 return
+            yield elements
+
+    def _serve(self, partition: int, shard: S, life: ShardLife) -> None:
         del self._loaded[partition]
         self._shards[partition] = shard
         topic_partition = TopicPartition(self._topic, partition)
@@ -391,20 +396,19 @@ class CoordinatorRuntime(Generic[S]):
         self._loaded.pop(partition, None)
         writes = self._uncommitted.pop(partition, None)
         timers = self._timers.pop(partition, None)
-        if timers is not None:
-            timers.cancel_all()
         shard = self._shards.pop(partition, None)
         if shard is not None:
-            releasing = self._releasing(shard, writes or deque())
-            begin(releasing, f"the end of {self._topic}-{partition}")
+            unloading = shard.unloading(ErrorCode.NOT_COORDINATOR)
+            self._transitions.add(self._ending(unloading, writes or deque()))
+        if timers is not None:
+            self._transitions.add(timers.cancelling())
 
-    def _releasing(self, shard: S, writes: deque[_Write[object]]) -> Generator[None, None, None]:
+    def _ending(self, unloading: Transition, writes: deque[_Write[object]]) -> Transition:
         """End the requests that wait for a shard that was dropped."""
-        yield from shard.unloading(ErrorCode.NOT_COORDINATOR)
-        for count, write in enumerate(writes, 1):
+        yield from unloading
+        for write in writes:
             write.end(ErrorCode.NOT_COORDINATOR, self.now())
-            if not count % ELEMENTS_PER_SLICE:
-                yield
+            yield 1
 
     # -- writing -----------------------------------------------------------------------------------
 

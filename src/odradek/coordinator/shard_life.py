@@ -148,6 +148,10 @@ class ShardLife:
             return NO_ACTIONS
         return self._begin_load(drop=False)
 
+    def serves(self, load: int) -> bool:
+        """Return whether the shard of this load serves, or is about to."""
+        return load == self.load and self.phase is Phase.SERVING
+
     def _is_loading(self, load: int) -> bool:
         return load == self.load and self.phase is Phase.LOADING
 
