@@ -31,19 +31,20 @@ def _markers_with_newest_epoch(patches: Patches) -> None:
     from odradek.coordinator.transaction.completion import Completions
     from odradek.metadata.topics import TRANSACTION_STATE
 
-    marked, cancel = Completions._marked, Completions.cancel
+    marked, cancelling = Completions._marked, Completions.cancelling
 
     async def mark(completions: Any, shard: Any, prepared: Any, partitions: Any) -> Any:
         newest = completions._image().partition(TRANSACTION_STATE, shard.partition)
         stamped: Any = SimpleNamespace(leader_epoch=newest.leader_epoch)
         return await marked(completions, stamped, prepared, partitions)
 
-    def cancel_late(completions: Any, shard: Any) -> None:
+    def cancel_late(completions: Any, shard: Any) -> Any:
         """The epoch protects a coordinator that has not noticed its successor."""
-        completions._timers.call_later(CANCEL_S, cancel, completions, shard)
+        completions._timers.call_later(CANCEL_S, list, cancelling(completions, shard))
+        return iter(())
 
     patches.replace(Completions, "_marked", mark)
-    patches.replace(Completions, "cancel", cancel_late)
+    patches.replace(Completions, "cancelling", cancel_late)
 
 
 def _no_verification_guard(patches: Patches) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,30 @@ async def test_prepared_transactions_are_completed_after_an_election_without_a_r
         await until(lambda: all(disk.state(name) == "CompleteCommit" for name in names))
         assert {each.coordinator_epoch for each in disk.markers} == {2}
         assert len(disk.markers) == len(names)
+
+
+@on_loop
+async def test_completions_of_a_dropped_shard_are_cancelled_in_time_slices(tmp_path: Path) -> None:
+    count = 3 * ELEMENTS_PER_SLICE
+    async with coordinator(tmp_path) as disk:
+        for number in range(count):
+            name = f"x{number}"
+            response = await disk.init(name)
+            who = (response.producer_id, response.producer_epoch)
+            await disk.add(who, A0, name=name)
+            await disk.end(who, name=name)
+        await asyncio.sleep(0)
+        left = [len(asyncio.all_tasks())]
+        disk.leads = False
+        disk.transactions.leadership_changed(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+            left.append(len(asyncio.all_tasks()))
+        ended = [before - after for before, after in pairwise(left)]
+        # The task of the slices begins and ends in them too.
+        assert max(ended) <= ELEMENTS_PER_SLICE + 1
+        await disk.transactions.completions.done()
+        assert len(asyncio.all_tasks()) <= left[0] - count
 
 
 @on_loop

@@ -16,7 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from functools import partial
 
+from odradek.coordinator.shard_transitions import Transition
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.transaction_marker import TransactionMarker, WriteMarkers
 from odradek.coordinator.transaction.transaction_metadata import (
@@ -78,7 +80,8 @@ class Completions:
         self._timers = timers
         self._write_markers = write_markers
         self._commit = commit
-        self._tasks: dict[asyncio.Task[None], TransactionShard] = {}
+        # A shard without tasks has no entry.
+        self._tasks: dict[TransactionShard, dict[asyncio.Task[None], None]] = {}
 
     def begin_all(self, shard: TransactionShard) -> None:
         """Begin to complete all prepared transactions of a shard that was loaded, in time slices.
@@ -108,11 +111,14 @@ class Completions:
         if not shard.served:
             return
         task = asyncio.get_running_loop().create_task(self._complete(shard, prepared))
-        self._tasks[task] = shard
-        task.add_done_callback(self._ended)
+        self._tasks.setdefault(shard, {})[task] = None
+        task.add_done_callback(partial(self._ended, shard))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        shard = self._tasks.pop(task)
+    def _ended(self, shard: TransactionShard, task: asyncio.Task[None]) -> None:
+        tasks = self._tasks[shard]
+        del tasks[task]
+        if not tasks:
+            del self._tasks[shard]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error(
                 "completing a transaction of %s-%d has failed. It is completed when the partition "
@@ -122,20 +128,20 @@ class Completions:
                 exc_info=error,
             )
 
-    def cancel(self, shard: TransactionShard) -> None:
-        """Cancel the tasks of a shard that is no longer served."""
-        for task, owner in self._tasks.items():
-            if owner is shard:
-                task.cancel()
+    def cancelling(self, shard: TransactionShard) -> Transition:
+        """Cancel the tasks of a shard that is no longer served.
 
-    def cancel_all(self) -> None:
-        for task in self._tasks:
+        Yield after each one, because all tasks that are cancelled together end in one iteration of
+        the event loop.
+        """
+        for task in list(self._tasks.get(shard, ())):
             task.cancel()
+            yield 1
 
     async def done(self) -> None:
         """Wait until the present tasks have ended."""
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
+        if tasks := [task for tasks in self._tasks.values() for task in tasks]:
+            await asyncio.wait(tasks)
 
     async def _complete(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
         backoff = Backoff(self._timers, RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX)
@@ -145,7 +151,7 @@ class Completions:
             remaining = [each for each in existing if each not in done]
             if remaining:
                 await backoff.wait()
-        while not await self._completed(shard, prepared):
+        while shard.served and not await self._completed(shard, prepared):
             await backoff.wait()
 
     def _finding_existing(

@@ -124,7 +124,6 @@ class TransactionCoordinator:
         """Stop serving. Prepared transactions are completed after the next start."""
         self._active = False
         self.runtime.unload_all()
-        self.completions.cancel_all()
         for result in list(self._background):
             result.cancel()
 
@@ -401,8 +400,7 @@ class TransactionCoordinator:
 
         The next broker that loads it completes its transactions.
         """
-        self.completions.cancel(shard)
-        return iter(())
+        return self.completions.cancelling(shard)
 
 
 def _refused(code: ErrorCode) -> Result[TransactionResponse]:
