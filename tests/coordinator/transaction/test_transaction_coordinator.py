@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -415,18 +416,33 @@ async def test_marker_is_tried_again_where_it_failed(tmp_path: Path, code: Error
         assert disk.state() == "CompleteCommit"
 
 
-@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
 @on_loop
-async def test_partition_with_a_newer_epoch_does_not_delay_the_others(
-    tmp_path: Path, code: ErrorCode
-) -> None:
+async def test_partition_with_a_newer_epoch_does_not_delay_the_others(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
-        disk.refusals[A1] = [code]
+        disk.refusals[A1] = [E.INVALID_PRODUCER_EPOCH]
         await begun(disk)
         await disk.end()
         await disk.completed()
         assert len(disk.markers) == 1
         assert disk.state() == "CompleteCommit"
+
+
+@on_loop
+async def test_coordinator_with_a_fenced_marker_leaves_the_transaction_to_its_successor(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with coordinator(tmp_path) as disk:
+        disk.refusals[A0] = [E.TRANSACTION_COORDINATOR_FENCED]
+        disk.refusals[A1] = [E.NOT_LEADER_OR_FOLLOWER]
+        await begun(disk)
+        await disk.end()
+        await disk.completed()
+        assert len(disk.markers) == 1
+        assert disk.state() == "PrepareCommit"
+    fenced = [each for each in caplog.records if "COORDINATOR_FENCED" in each.getMessage()]
+    assert [each.levelname for each in fenced] == ["INFO"]
+    assert "left to the newer coordinator" in fenced[0].getMessage()
 
 
 @on_loop

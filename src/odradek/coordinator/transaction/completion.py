@@ -4,8 +4,10 @@ Each transaction has one task. A partition is done in three cases:
 
 - Its marker is committed.
 - Its topic was deleted. Otherwise the transaction would never end (KAFKA-12671).
-- It refuses the marker, because it has seen a newer epoch.
+- It refuses the marker, because it has seen a newer epoch of the producer.
 
+TRANSACTION_COORDINATOR_FENCED ends the task: a newer coordinator has written a marker of the
+producer, so this one has been deposed. As in Kafka, it does not write Complete.
 Any other failure is tried again, with growing pauses, until the shard is dropped. Markers have the
 leader epoch in which the shard was loaded as their coordinator epoch. A coordinator that was
 deposed, and does not know it yet, thus never passes as its successor.
@@ -48,12 +50,11 @@ ELEMENTS_BEGUN = 10
 REFUSED_NAMED_MAX = 5
 """Partitions that a log line about refused markers names."""
 
-# The partition has seen a newer producer epoch or coordinator. It does not need this marker.
-_PASSED_BY = frozenset(
+# The partition has seen a newer producer epoch, or cannot have markers. It needs none.
+_NEEDS_NO_MARKER = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.PRODUCER_FENCED,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         ErrorCode.UNSUPPORTED_VERSION,
     }
@@ -148,6 +149,8 @@ class Completions:
         remaining: Collection[TopicPartition] = prepared.partitions
         while existing := await in_slices(self._finding_existing(remaining)):
             done = await self._marked(shard, prepared, existing)
+            if done is None:
+                return
             remaining = [each for each in existing if each not in done]
             if remaining:
                 await backoff.wait()
@@ -175,8 +178,8 @@ class Completions:
         shard: TransactionShard,
         prepared: TransactionMetadata,
         partitions: list[TopicPartition],
-    ) -> set[TopicPartition]:
-        """Write the markers. Return the partitions that are done."""
+    ) -> set[TopicPartition] | None:
+        """Write the markers. Return the partitions that are done, or None if it is deposed."""
         marker = TransactionMarker(
             prepared.producer_id,
             prepared.producer_epoch,
@@ -201,22 +204,27 @@ class Completions:
         prepared: TransactionMetadata,
         partitions: Collection[TopicPartition],
         codes: Mapping[TopicPartition, ErrorCode],
-    ) -> Generator[None, None, set[TopicPartition]]:
-        """Return the partitions that are done, and log the others. Yield after each time slice."""
+    ) -> Generator[None, None, set[TopicPartition] | None]:
+        """Return the partitions that are done, and log the others. Yield after each time slice.
+
+        Return None if this coordinator is deposed.
+        """
         done: set[TopicPartition] = set()
         refused: dict[ErrorCode, list[TopicPartition]] = {}
         for count, partition in enumerate(partitions, 1):
             code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code is not ErrorCode.NONE:
                 refused.setdefault(code, []).append(partition)
-            if code is ErrorCode.NONE or code in _PASSED_BY:
+            if code is ErrorCode.NONE or code in _NEEDS_NO_MARKER:
                 done.add(partition)
             if not count % ELEMENTS_PER_SLICE:
                 yield
+        is_deposed = ErrorCode.TRANSACTION_COORDINATOR_FENCED in refused
+        retried = "left to the newer coordinator" if is_deposed else "written again after a pause"
         for code, of_code in refused.items():
-            passed_by = code in _PASSED_BY
+            is_needless = code in _NEEDS_NO_MARKER
             logger.log(
-                logging.ERROR if passed_by else logging.INFO,
+                logging.ERROR if is_needless else logging.INFO,
                 "transaction %s: the markers for %d partitions (%s%s) were refused with %s. They "
                 "are %s",
                 prepared.transactional_id,
@@ -224,9 +232,9 @@ class Completions:
                 ", ".join(map(str, of_code[:REFUSED_NAMED_MAX])),
                 ", ..." if len(of_code) > REFUSED_NAMED_MAX else "",
                 code.name,
-                "left out" if passed_by else "written again after a pause",
+                "left out" if is_needless else retried,
             )
-        return done
+        return None if is_deposed else done
 
     async def _completed(self, shard: TransactionShard, prepared: TransactionMetadata) -> bool:
         """Append Complete. Return False when it must be tried again."""
