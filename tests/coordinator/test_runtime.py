@@ -6,6 +6,7 @@ import asyncio
 import errno
 import struct
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,14 @@ from odradek.coordinator.coordinator_result import (
     CoordinatorResult,
     Timestamp,
 )
+from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.classic.classic_member import GroupState
-from odradek.coordinator.group.group_coordinator import GROUPS_PER_SLICE
 from odradek.coordinator.group.group_records import offset_commit_record, offset_commit_tombstone
 from odradek.coordinator.group.group_shard import GroupShard
 from odradek.coordinator.group.offsets.offset_loading import PUT_PER_SLICE
 from odradek.coordinator.group.offsets.offset_store import CommittedOffset
 from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS, java_string_hash, partition_for
-from odradek.coordinator.shard_life import RELOAD_MS
+from odradek.coordinator.shard_lifecycle import RELOAD_MS
 from odradek.coordinator.shard_loading import SLICE_RECORDS, ShardLoader
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.truncation import truncate_to
@@ -35,6 +36,7 @@ from odradek.protocol.messages.consumer_group_heartbeat_request import (
     ConsumerGroupHeartbeatRequest,
 )
 from odradek.protocol.messages.group_metadata_key import GroupMetadataKey
+from odradek.protocol.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from odradek.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
 from odradek.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
 from odradek.protocol.messages.offset_commit_key import OffsetCommitKey
@@ -45,10 +47,13 @@ from odradek.records.batch import Compression
 from odradek.records.record import Record, build_batch
 from odradek.result_tasks import wait
 from odradek.results import Result
+from odradek.slicing import ELEMENTS_PER_SLICE
 from tests.coordinator.group.on_disk import OFFSETS, OnDisk, coordinator, now
 from tests.coordinator.group.test_consumer_requests import classic_join
 from tests.coordinator.group.test_group_coordinator import CLIENT
 from tests.helpers.event_loop import on_loop
+
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\0\0\0\0"
 
 
 @pytest.mark.parametrize(
@@ -435,20 +440,81 @@ async def test_write_of_a_dropped_shard_does_not_continue_in_the_next_one(tmp_pa
 
 @on_loop
 async def test_many_groups_begin_and_end_with_their_shard_in_time_slices(tmp_path: Path) -> None:
-    count = 5 * GROUPS_PER_SLICE
+    count = 5 * ELEMENTS_PER_SLICE
     async with coordinator(tmp_path) as state:
         write(state, *(offset(1, group=f"g{number}") for number in range(count)))
         shard = state.groups.runtime.shard(0)
         depose(state)
         ended = [each.state for each in shard.groups.values()].count(GroupState.DEAD)
-        assert ended == GROUPS_PER_SLICE
+        assert ended == ELEMENTS_PER_SLICE
         elect(state, 1)
         await state.groups.runtime.loads_done()
         assert refusal(state) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        for _ in range(10):
+        for _ in range(20):
             await asyncio.sleep(0)
         assert [each.state for each in shard.groups.values()].count(GroupState.DEAD) == count
         assert len(state.groups.runtime.shard(0).groups) == count
+
+
+def group_record(group_id: str, members: int) -> CoordinatorRecord:
+    """Return the record of a classic group."""
+    metadata = [
+        MemberMetadata(f"m{number}", None, "c", "h", 10_000, 10_000, SUBSCRIPTION, b"x")
+        for number in range(members)
+    ]
+    value = GroupMetadataValue("consumer", 1, "range", "m0", 0, metadata)
+    return CoordinatorRecord(GroupMetadataKey(group_id), value, 3)
+
+
+@on_loop
+async def test_shards_that_end_or_begin_together_share_each_time_slice(tmp_path: Path) -> None:
+    shards, groups, members = 10, 30, 9
+    all_elements = shards * groups * (1 + members)
+    with pytest.MonkeyPatch.context() as patches:
+        visited = visits(patches)
+        async with coordinator(tmp_path, partitions=shards) as state:
+            runtime = state.groups.runtime
+            for partition in range(shards):
+                for number in range(groups):
+                    record = group_record(f"g{number}", members)
+                    runtime.write(partition, CoordinatorResult([record], None), lambda code: None)
+            runtime.unload_all()
+            assert await longest_slice(visited, all_elements) <= ELEMENTS_PER_SLICE
+            state.awaited, state.leader_epoch = [], 1
+            runtime.follow_all(shards)
+            await runtime.loads_done()
+            for end, reached in state.awaited:
+                reached(end)
+            assert await longest_slice(visited, all_elements) <= ELEMENTS_PER_SLICE
+            assert len(list(runtime.shards())) == shards
+
+
+def visits(patches: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the elements of each group that begins or ends."""
+    visited: list[int] = []
+
+    def counting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(group: ClassicGroup, *args: Any) -> Any:
+            visited.append(1 + len(group.members))
+            return function(group, *args)
+
+        return counted
+
+    patches.setattr(ClassicGroup, "loaded", counting(ClassicGroup.loaded))
+    patches.setattr(ClassicGroup, "unload", counting(ClassicGroup.unload))
+    return visited
+
+
+async def longest_slice(visited: list[int], expected: int) -> int:
+    """Let the loop run until all elements are visited. Return the most of one iteration."""
+    total = longest = 0
+    while total < expected:
+        assert visited or total, "nothing is visited"
+        longest = max(longest, sum(visited))
+        total += sum(visited)
+        visited.clear()
+        await asyncio.sleep(0)
+    return longest
 
 
 steps = st.lists(
@@ -502,7 +568,8 @@ async def test_failed_flush_of_a_recreated_topic_is_ignored(tmp_path: Path) -> N
         state.manager.create(OFFSETS, state.image.topics_by_name["t"].topic_id)
         runtime.follow(0)
         state.flushes[0].set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
         assert runtime.shard(0).groups == {}
 
 

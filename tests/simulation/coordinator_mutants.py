@@ -15,35 +15,36 @@ CANCEL_S = 10.0
 
 
 def _served_before_commit(patches: Patches) -> None:
-    from odradek.coordinator.shard_life import NO_ACTIONS, Actions, Phase, ShardLife
+    from odradek.coordinator.shard_lifecycle import NO_ACTIONS, Actions, Phase, ShardLifecycle
 
-    def serve(life: Any, load: int, log_end_offset: int) -> Any:
-        if not life._is_loading(load):
+    def serve(lifecycle: Any, load: int, log_end_offset: int) -> Any:
+        if not lifecycle._is_loading(load):
             return NO_ACTIONS
-        life.phase = Phase.SERVING
-        life._log_end_offset = log_end_offset
+        lifecycle.phase = Phase.SERVING
+        lifecycle._log_end_offset = log_end_offset
         return Actions(serve=True)
 
-    patches.replace(ShardLife, "loaded", serve)
+    patches.replace(ShardLifecycle, "loaded", serve)
 
 
 def _markers_with_newest_epoch(patches: Patches) -> None:
     from odradek.coordinator.transaction.completion import Completions
     from odradek.metadata.topics import TRANSACTION_STATE
 
-    marked, cancel = Completions._marked, Completions.cancel
+    marked, cancelling = Completions._marked, Completions.cancelling
 
     async def mark(completions: Any, shard: Any, prepared: Any, partitions: Any) -> Any:
         newest = completions._image().partition(TRANSACTION_STATE, shard.partition)
         stamped: Any = SimpleNamespace(leader_epoch=newest.leader_epoch)
         return await marked(completions, stamped, prepared, partitions)
 
-    def cancel_late(completions: Any, shard: Any) -> None:
+    def cancel_late(completions: Any, shard: Any) -> Any:
         """The epoch protects a coordinator that has not noticed its successor."""
-        completions._timers.call_later(CANCEL_S, cancel, completions, shard)
+        completions._timers.call_later(CANCEL_S, list, cancelling(completions, shard))
+        return iter(())
 
     patches.replace(Completions, "_marked", mark)
-    patches.replace(Completions, "cancel", cancel_late)
+    patches.replace(Completions, "cancelling", cancel_late)
 
 
 def _no_verification_guard(patches: Patches) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -47,10 +47,11 @@ class DeadlineTimers:
         if armed is not None:
             armed.timer.cancel()
 
-    def cancel_all(self) -> None:
-        for armed in self._armed.values():
-            armed.timer.cancel()
-        self._armed.clear()
+    def cancelling(self) -> Iterator[int]:
+        """Cancel all timers. Yield after each one (`shard_transitions`)."""
+        while self._armed:
+            self._armed.popitem()[1].timer.cancel()
+            yield 1
 
     def _due(self, key: str) -> None:
         self._armed.pop(key, None)

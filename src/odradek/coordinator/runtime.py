@@ -10,8 +10,8 @@ gets an error as its response. It stays in the state, because its record stays i
 latest state is therefore ahead of the committed records, and reads use the committed view
 (`uncommitted_changes`).
 
-A shard belongs to the leader epoch in which it was loaded (`shard_life`). Its appends name this
-epoch, so nothing is appended after its end. The shard is dropped with its uncommitted state when
+A shard belongs to the leader epoch in which it was loaded (`shard_lifecycle`). Its appends name
+this epoch, so nothing is appended after its end. The shard is dropped with its uncommitted state when
 the epoch ends, and loaded from the log when this broker leads the partition again. No request is
 needed for that, because timers and prepared transactions wait in the log.
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from functools import lru_cache, partial
 from typing import Generic, NamedTuple, TypeVar
@@ -46,7 +46,7 @@ from odradek.coordinator.coordinator_result import (
 from odradek.coordinator.deadline_timers import DeadlineTimers
 from odradek.coordinator.encoded_records import EncodedRecords
 from odradek.coordinator.led_partitions import LedPartitions
-from odradek.coordinator.shard_life import NOT_LED, REFUSALS, Actions, Phase, ShardLife
+from odradek.coordinator.shard_lifecycle import NOT_LED, REFUSALS, Actions, ShardLifecycle
 from odradek.coordinator.shard_loading import (
     BlockShard,
     RecordBlock,
@@ -55,6 +55,7 @@ from odradek.coordinator.shard_loading import (
     TransactionalShard,
     replay_record,
 )
+from odradek.coordinator.shard_transitions import ShardTransitions, Transition
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
@@ -64,7 +65,6 @@ from odradek.log.state.verification import NO_GUARD
 from odradek.log.unified_log import UnifiedLog
 from odradek.records.batch import NO_PRODUCER_ID, Compression
 from odradek.results import PendingResult, Result
-from odradek.slicing import ELEMENTS_PER_SLICE, begin
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class _Write(Generic[R_co]):
         return following
 
 
-class _Home(NamedTuple):
+class _ServedPartition(NamedTuple):
     """The partition of a served shard, and the leader epoch in which the shard was loaded."""
 
     topic_partition: TopicPartition
@@ -168,17 +168,18 @@ class CoordinatorRuntime(Generic[S]):
         self._topic = topic
         self._encode = encode
         self._loader = ShardLoader(family, executor, load_piece_bytes)
+        self._transitions = ShardTransitions(topic, clock)
         self._new_shard = new_shard
         self._partitions = partitions
         self._append = partitions.append_internal
         self._clock = clock
         self._compression = compression
-        self._lives: dict[int, ShardLife] = {}
+        self._lifecycles: dict[int, ShardLifecycle] = {}
         # The shards that are loaded, but do not serve yet.
         self._loaded: dict[int, S] = {}
         self._shards: dict[int, S] = {}
         # The partition and the leader epoch of each served shard.
-        self._homes: dict[int, _Home] = {}
+        self._served: dict[int, _ServedPartition] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
         # By partition, in the order of their offsets. A partition without such writes has no entry.
         self._uncommitted: dict[int, deque[_Write[object]]] = {}
@@ -207,16 +208,16 @@ class CoordinatorRuntime(Generic[S]):
 
     def refusal(self, partition: int) -> ErrorCode:
         """Return the error for requests while a shard does not serve."""
-        life = self._lives.get(partition)
-        if life is None:
+        lifecycle = self._lifecycles.get(partition)
+        if lifecycle is None:
             return ErrorCode.NOT_COORDINATOR
         # A shard that begins to serve has not restarted the sessions of all its members yet.
-        return REFUSALS.get(life.phase, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return REFUSALS.get(lifecycle.phase, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def leader_epoch(self, partition: int) -> int:
         """Return the leader epoch in which this broker coordinates a partition, or `NOT_LED`."""
-        life = self._lives.get(partition)
-        return NOT_LED if life is None else life.leader_epoch
+        lifecycle = self._lifecycles.get(partition)
+        return NOT_LED if lifecycle is None else lifecycle.leader_epoch
 
     def shards(self) -> Iterator[S]:
         """Iterate over the shards that serve requests."""
@@ -246,7 +247,7 @@ class CoordinatorRuntime(Generic[S]):
         if self._loading:
             await asyncio.wait(list(self._loading.values()), timeout=timeout_s)
 
-    # -- the life of shards: see `shard_life` ------------------------------------------------------
+    # -- lifecycle: see `shard_lifecycle` -------------------------------------------------------------
 
     def follow(self, partition: int) -> None:
         """Load or drop a shard as the leadership of this broker requires. Repeatable."""
@@ -254,10 +255,10 @@ class CoordinatorRuntime(Generic[S]):
         if leader_epoch is None:
             self.unload(partition)
             return
-        life = self._lives.get(partition)
-        if life is None:
-            life = self._lives[partition] = ShardLife()
-        self._perform(partition, life, life.elected(leader_epoch))
+        lifecycle = self._lifecycles.get(partition)
+        if lifecycle is None:
+            lifecycle = self._lifecycles[partition] = ShardLifecycle()
+        self._perform(partition, lifecycle, lifecycle.elected(leader_epoch))
 
     def follow_all(self, partition_count: int) -> None:
         """Begin to load every shard of the topic that this broker leads."""
@@ -266,46 +267,48 @@ class CoordinatorRuntime(Generic[S]):
 
     def unload(self, partition: int) -> None:
         """Drop a shard with its uncommitted state. Waiting requests get NOT_COORDINATOR."""
-        life = self._lives.pop(partition, None)
-        if life is not None:
-            self._perform(partition, life, life.deposed())
+        lifecycle = self._lifecycles.pop(partition, None)
+        if lifecycle is not None:
+            self._perform(partition, lifecycle, lifecycle.deposed())
 
     def unload_all(self) -> None:
         """Drop all shards, as `unload`."""
-        for partition in list(self._lives):
+        for partition in list(self._lifecycles):
             self.unload(partition)
 
-    def _perform(self, partition: int, life: ShardLife, actions: Actions) -> None:
+    def _perform(self, partition: int, lifecycle: ShardLifecycle, actions: Actions) -> None:
         if actions.drop:
             self._drop(partition)
         if actions.load:
-            self._begin_load(partition, life)
+            self._begin_load(partition, lifecycle)
         if actions.await_offset is not None:
-            self._await_committed(partition, life, actions.await_offset)
+            self._await_committed(partition, lifecycle, actions.await_offset)
         if actions.serve:
-            work = self._begin_to_serve(partition, life)
-            begin(work, f"the start of {self._topic}-{partition}")
+            shard = self._loaded[partition]
+            self._transitions.add(self._starting(partition, shard, lifecycle, lifecycle.load))
         if actions.reload_ms:
             due_ms = self._clock.monotonic_ms() + actions.reload_ms
             self._reload_timer.arm(str(partition), due_ms)
 
-    def _begin_load(self, partition: int, life: ShardLife) -> None:
+    def _begin_load(self, partition: int, lifecycle: ShardLifecycle) -> None:
         """Begin to load a shard. The shard of an empty partition needs no task."""
         topic_partition = TopicPartition(self._topic, partition)
         try:
             log = self._partitions.log(topic_partition)
         except KafkaError as error:
-            self._load_failed(partition, life, life.load, error)
+            self._load_failed(partition, lifecycle, lifecycle.load, error)
             return
-        shard = self._loaded[partition] = self._new_shard(partition, life.leader_epoch)
+        shard = self._loaded[partition] = self._new_shard(partition, lifecycle.leader_epoch)
         if log.log_start_offset == log.log_end_offset:
-            self._perform(partition, life, life.loaded(life.load, log.log_end_offset))
+            self._perform(
+                partition, lifecycle, lifecycle.loaded(lifecycle.load, log.log_end_offset)
+            )
             return
-        load = self._load(partition, life, life.load, shard, log)
+        load = self._load(partition, lifecycle, lifecycle.load, shard, log)
         self._loading[partition] = asyncio.get_running_loop().create_task(load)
 
     async def _load(
-        self, partition: int, life: ShardLife, load: int, shard: S, log: UnifiedLog
+        self, partition: int, lifecycle: ShardLifecycle, load: int, shard: S, log: UnifiedLog
     ) -> None:
         actions: Actions | None = None
         failure: Exception
@@ -314,20 +317,22 @@ class CoordinatorRuntime(Generic[S]):
         except Exception as error:  # noqa: BLE001 - a defect must not leave the shard loading
             failure = error
         else:
-            actions = life.loaded(load, log_end_offset)
+            actions = lifecycle.loaded(load, log_end_offset)
         finally:
             if self._loading.get(partition) is asyncio.current_task():
                 del self._loading[partition]
         if actions is None:
-            self._load_failed(partition, life, load, failure)
+            self._load_failed(partition, lifecycle, load, failure)
         else:
-            self._perform(partition, life, actions)
+            self._perform(partition, lifecycle, actions)
 
-    def _load_failed(self, partition: int, life: ShardLife, load: int, error: Exception) -> None:
+    def _load_failed(
+        self, partition: int, lifecycle: ShardLifecycle, load: int, error: Exception
+    ) -> None:
         """Log a failed load, and load again after a pause unless the log is damaged."""
         # A file may be unreadable for a while only, for example without a free descriptor.
         is_damaged = not isinstance(error, KafkaError | OSError)
-        actions = life.load_failed(load, is_damaged=is_damaged)
+        actions = lifecycle.load_failed(load, is_damaged=is_damaged)
         if actions.reload_ms:
             logger.error(
                 "cannot load %s-%d: %s. It is loaded again in %g s",
@@ -346,20 +351,22 @@ class CoordinatorRuntime(Generic[S]):
                 partition,
                 exc_info=error,
             )
-        self._perform(partition, life, actions)
+        self._perform(partition, lifecycle, actions)
 
     def _reload(self, partition_text: str) -> None:
         partition = int(partition_text)
-        life = self._lives.get(partition)
-        if life is not None:
-            self._perform(partition, life, life.reload_due(life.load))
+        lifecycle = self._lifecycles.get(partition)
+        if lifecycle is not None:
+            self._perform(partition, lifecycle, lifecycle.reload_due(lifecycle.load))
 
-    def _await_committed(self, partition: int, life: ShardLife, offset: int) -> None:
+    def _await_committed(self, partition: int, lifecycle: ShardLifecycle, offset: int) -> None:
         """Wait until the loaded records are committed."""
-        load = life.load
+        load = lifecycle.load
 
         def reached(high_watermark: int) -> None:
-            self._perform(partition, life, life.high_watermark_moved(load, high_watermark))
+            self._perform(
+                partition, lifecycle, lifecycle.high_watermark_moved(load, high_watermark)
+            )
 
         try:
             self._partitions.await_committed(
@@ -369,17 +376,23 @@ class CoordinatorRuntime(Generic[S]):
             # The leadership has ended. The call of `follow` is about to come.
             logger.debug("%s-%d is not served: %s", self._topic, partition, error)
 
-    def _begin_to_serve(self, partition: int, life: ShardLife) -> Generator[None, None, None]:
-        """Serve a loaded shard, after it has prepared for that in time slices."""
-        shard, load = self._loaded[partition], life.load
-        for _ in shard.starting():
-            yield
-            if load != life.load or life.phase is not Phase.SERVING:
+    def _starting(
+        self, partition: int, shard: S, lifecycle: ShardLifecycle, load: int
+    ) -> Transition:
+        """Serve a loaded shard, after it has prepared for that, unless it is dropped before."""
+        steps = shard.starting()
+        while lifecycle.serves(load):
+            elements = next(steps, None)
+            if elements is None:
+                self._serve(partition, shard, lifecycle)
                 return
+            yield elements
+
+    def _serve(self, partition: int, shard: S, lifecycle: ShardLifecycle) -> None:
         del self._loaded[partition]
         self._shards[partition] = shard
         topic_partition = TopicPartition(self._topic, partition)
-        self._homes[partition] = _Home(topic_partition, life.leader_epoch)
+        self._served[partition] = _ServedPartition(topic_partition, lifecycle.leader_epoch)
         shard.loaded()
 
     def _drop(self, partition: int) -> None:
@@ -391,20 +404,19 @@ class CoordinatorRuntime(Generic[S]):
         self._loaded.pop(partition, None)
         writes = self._uncommitted.pop(partition, None)
         timers = self._timers.pop(partition, None)
-        if timers is not None:
-            timers.cancel_all()
         shard = self._shards.pop(partition, None)
         if shard is not None:
-            releasing = self._releasing(shard, writes or deque())
-            begin(releasing, f"the end of {self._topic}-{partition}")
+            unloading = shard.unloading(ErrorCode.NOT_COORDINATOR)
+            self._transitions.add(self._ending(unloading, writes or deque()))
+        if timers is not None:
+            self._transitions.add(timers.cancelling())
 
-    def _releasing(self, shard: S, writes: deque[_Write[object]]) -> Generator[None, None, None]:
+    def _ending(self, unloading: Transition, writes: deque[_Write[object]]) -> Transition:
         """End the requests that wait for a shard that was dropped."""
-        yield from shard.unloading(ErrorCode.NOT_COORDINATOR)
-        for count, write in enumerate(writes, 1):
+        yield from unloading
+        for write in writes:
             write.end(ErrorCode.NOT_COORDINATOR, self.now())
-            if not count % ELEMENTS_PER_SLICE:
-                yield
+            yield 1
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -430,13 +442,13 @@ class CoordinatorRuntime(Generic[S]):
             pairs = list(map(self._encode, records))
             now_ms = self._clock.time_ms()
             try:
-                home = self._homes[partition]
+                served = self._served[partition]
                 if producer is None:
                     batch = build_coordinator_batch(pairs, now_ms, self._compression)
-                    appended = self._append(home[0], batch, NO_GUARD, home[1])
+                    appended = self._append(served[0], batch, NO_GUARD, served[1])
                 else:
                     batch = self._transactional_batch(pairs, now_ms, producer)
-                    appended = self._append(home[0], batch, producer.guard, home[1])
+                    appended = self._append(served[0], batch, producer.guard, served[1])
             except KafkaError as error:
                 return self._not_appended(partition, result, failed, error)
             if not appended.completed:
@@ -472,7 +484,7 @@ class CoordinatorRuntime(Generic[S]):
         They are one batch, written in one slice, as by `write`. `response` is sent when they are
         committed.
         """
-        shard, (topic_partition, leader_epoch) = self._shards[partition], self._homes[partition]
+        shard, (topic_partition, leader_epoch) = self._shards[partition], self._served[partition]
         assert isinstance(shard, BlockShard)
         result = CoordinatorResult([], response)
         records, now_ms, producer_id = block.encoded, self._clock.time_ms(), NO_PRODUCER_ID
@@ -595,7 +607,7 @@ class CoordinatorRuntime(Generic[S]):
             KafkaError: The shard is not served, or nothing was appended.
         """
         shard = self.shard(partition)
-        topic_partition, leader_epoch = self._homes[partition]
+        topic_partition, leader_epoch = self._served[partition]
         appended = append(leader_epoch)
         committed_already = appended.completed
         offset = -1

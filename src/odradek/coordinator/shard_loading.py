@@ -54,17 +54,21 @@ class Shard(Protocol):
     def commit(self, offset: int) -> None:
         """Drop the kept values of the records up to `offset`, which are committed."""
 
-    def starting(self) -> Iterator[None]:
-        """Prepare to serve, in time slices: the whole partition is replayed and committed.
+    def starting(self) -> Iterator[int]:
+        """Prepare to serve: the whole partition is replayed and committed.
 
-        No request sees the shard before this has ended.
+        Yield the number of elements after each step (`shard_transitions`). No request sees the
+        shard before this has ended.
         """
 
     def loaded(self) -> None:
         """Begin to serve."""
 
-    def unloading(self, code: ErrorCode) -> Iterator[None]:
-        """Complete the waiting requests with `code`, in time slices. The shard is not served."""
+    def unloading(self, code: ErrorCode) -> Iterator[int]:
+        """End the shard, which is not served any longer.
+
+        The iterator completes the waiting requests with `code`, and yields as `starting`.
+        """
 
     def on_timer(self, key: str) -> None:
         """Handle the timer of this key, which is due."""

@@ -128,6 +128,30 @@ def test_entries_that_wait_are_bounded_and_cancelled_ones_do_not_count() -> None
     assert shape(queue.take()) == [("b", 1), ("d", 1)]
 
 
+class Searched(Entry):
+    """An entry that counts how often the queue looks whether it is cancelled."""
+
+    __slots__ = ("looks",)
+
+    @property  # type: ignore[override]
+    def is_cancelled(self) -> bool:
+        self.looks += 1
+        return False
+
+    @is_cancelled.setter
+    def is_cancelled(self, value: bool) -> None:
+        self.looks = 0
+
+
+def test_full_queue_is_not_searched_for_each_entry_that_it_refuses() -> None:
+    queue: PeerQueue[Entry] = PeerQueue(QueueLimits(waiting_max=100))
+    entries = [Searched(number, partitions("t", 1), 10) for number in range(100)]
+    assert all(map(queue.add, entries))
+    refused = [queue.add(entry(number, 1)) for number in range(1_000, 1_100)]
+    assert not any(refused)
+    assert max(each.looks for each in entries) <= 10
+
+
 class Run:
     """A queue with requests in flight, and what was sent and done."""
 

@@ -183,15 +183,18 @@ async def settled(response: Any) -> Any:
 
 
 @asynccontextmanager
-async def coordinator(path: Path, *, start: bool = True, **config: object) -> AsyncIterator[OnDisk]:
-    """Run a coordinator whose offsets topic has one partition. Stop it and close its logs."""
+async def coordinator(
+    path: Path, *, start: bool = True, partitions: int = 1, **config: object
+) -> AsyncIterator[OnDisk]:
+    """Run a coordinator with this number of offsets partitions. Stop it and close its logs."""
     clock = ManualClock()
     timers = SteppedTimers(clock)
     manager = LogManager([str(path)], LogConfig(), clock)
     manager.load()
-    manager.create(OFFSETS, OFFSETS_ID)
+    for number in range(partitions):
+        manager.create(TopicPartition(CONSUMER_OFFSETS, number), OFFSETS_ID)
     ids = itertools.count()
-    partitions = Partitions()
+    led = Partitions()
     with ThreadPoolExecutor(1) as executor:
         state: OnDisk
         groups = GroupCoordinator(
@@ -199,13 +202,13 @@ async def coordinator(path: Path, *, start: bool = True, **config: object) -> As
             clock=clock,
             timers=timers,
             image=lambda: state.image,
-            partitions=partitions,
+            partitions=led,
             executor=executor,
             new_id=lambda: str(next(ids)),
             new_uuid=lambda: Uuid(next(ids).to_bytes(16)),
         )
-        image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID), topic("t"))
-        state = partitions.state = OnDisk(groups, clock, timers, manager, image)
+        image = image_of(topic(CONSUMER_OFFSETS, OFFSETS_ID, partitions), topic("t"))
+        state = led.state = OnDisk(groups, clock, timers, manager, image)
         if start:
             groups.start()
             await groups.runtime.loads_done()

@@ -419,6 +419,7 @@ async def test_stop_completes_waiting_requests_and_refuses_new_ones(tmp_path: Pa
         assert (await settled(waiting)).error_code == E.NOT_COORDINATOR
         assert join(state).error_code == E.COORDINATOR_NOT_AVAILABLE
         assert code_of(commit(state)) is E.COORDINATOR_NOT_AVAILABLE
+        await state.advance(0)
         assert state.timers.armed == 0
 
 
@@ -460,6 +461,7 @@ async def test_recreated_offsets_topic_begins_empty(tmp_path: Path) -> None:
         state.manager.create(*_first_partition(recreated))
         state.image = image_of(topic("t"), recreated)
         state.groups.leadership_changed(0)
+        await state.advance(0)
         assert heartbeat(state, joined) is E.UNKNOWN_MEMBER_ID
 
 

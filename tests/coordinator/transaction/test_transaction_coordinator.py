@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,30 @@ async def test_prepared_transactions_are_completed_after_an_election_without_a_r
         await until(lambda: all(disk.state(name) == "CompleteCommit" for name in names))
         assert {each.coordinator_epoch for each in disk.markers} == {2}
         assert len(disk.markers) == len(names)
+
+
+@on_loop
+async def test_completions_of_a_dropped_shard_are_cancelled_in_time_slices(tmp_path: Path) -> None:
+    count = 3 * ELEMENTS_PER_SLICE
+    async with coordinator(tmp_path) as disk:
+        for number in range(count):
+            name = f"x{number}"
+            response = await disk.init(name)
+            who = (response.producer_id, response.producer_epoch)
+            await disk.add(who, A0, name=name)
+            await disk.end(who, name=name)
+        await asyncio.sleep(0)
+        left = [len(asyncio.all_tasks())]
+        disk.leads = False
+        disk.transactions.leadership_changed(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+            left.append(len(asyncio.all_tasks()))
+        ended = [before - after for before, after in pairwise(left)]
+        # The task of the slices begins and ends in them too.
+        assert max(ended) <= ELEMENTS_PER_SLICE + 1
+        await disk.transactions.completions.done()
+        assert len(asyncio.all_tasks()) <= left[0] - count
 
 
 @on_loop
@@ -391,18 +417,33 @@ async def test_marker_is_tried_again_where_it_failed(tmp_path: Path, code: Error
         assert disk.state() == "CompleteCommit"
 
 
-@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
 @on_loop
-async def test_partition_with_a_newer_epoch_does_not_delay_the_others(
-    tmp_path: Path, code: ErrorCode
-) -> None:
+async def test_partition_with_a_newer_epoch_does_not_delay_the_others(tmp_path: Path) -> None:
     async with coordinator(tmp_path) as disk:
-        disk.refusals[A1] = [code]
+        disk.refusals[A1] = [E.INVALID_PRODUCER_EPOCH]
         await begun(disk)
         await disk.end()
         await disk.completed()
         assert len(disk.markers) == 1
         assert disk.state() == "CompleteCommit"
+
+
+@on_loop
+async def test_coordinator_with_a_fenced_marker_leaves_the_transaction_to_its_successor(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with coordinator(tmp_path) as disk:
+        disk.refusals[A0] = [E.TRANSACTION_COORDINATOR_FENCED]
+        disk.refusals[A1] = [E.NOT_LEADER_OR_FOLLOWER]
+        await begun(disk)
+        await disk.end()
+        await disk.completed()
+        assert len(disk.markers) == 1
+        assert disk.state() == "PrepareCommit"
+    fenced = [each for each in caplog.records if "COORDINATOR_FENCED" in each.getMessage()]
+    assert [each.levelname for each in fenced] == ["INFO"]
+    assert "left to the newer coordinator" in fenced[0].getMessage()
 
 
 @on_loop

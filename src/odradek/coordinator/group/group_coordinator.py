@@ -8,7 +8,7 @@ deadline: the timer fires at the earlier deadline, finds nothing to do and is ar
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 
 from odradek.config.broker import BrokerConfig
@@ -32,6 +32,7 @@ from odradek.coordinator.group.group_shards import GroupShards
 from odradek.coordinator.group.offset_requests import OffsetRequests
 from odradek.coordinator.led_partitions import MarkedPartitions
 from odradek.coordinator.runtime import CoordinatorRuntime, complete_tickets
+from odradek.coordinator.shard_transitions import Transition
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError
@@ -50,9 +51,6 @@ from odradek.records.batch import Compression
 from odradek.results import PendingResult, Result
 
 logger = logging.getLogger(__name__)
-
-GROUPS_PER_SLICE = 20
-"""Groups that begin or end with their shard in one time slice. Each visits all its members."""
 
 
 class GroupCoordinator:
@@ -292,18 +290,17 @@ class GroupCoordinator:
         ):
             shard.drop_group(group)
 
-    def _starting(self, shard: GroupShard) -> Iterator[None]:
+    def _starting(self, shard: GroupShard) -> Transition:
         """Restart the sessions of all members of a shard that was loaded."""
         settings = self.classic_settings()
-        for count, group in enumerate(list(shard.groups.values()), 1):
+        for group in list(shard.groups.values()):
             if isinstance(group, ConsumerGroup):
                 self.consumers.loaded(shard, group)
             else:
                 result = group.loaded(settings, self.runtime.now())
                 for key, deadline_ms in result.timers:
                     self.runtime.arm(shard.partition, key, deadline_ms)
-            if not count % GROUPS_PER_SLICE:
-                yield
+            yield 1 + len(group.members)
 
     def _loaded(self, shard: GroupShard) -> None:
         self.offsets.loaded(shard)
@@ -312,16 +309,15 @@ class GroupCoordinator:
                 "%s-%d: %d groups loaded", CONSUMER_OFFSETS, shard.partition, len(shard.groups)
             )
 
-    def _unloading(self, shard: GroupShard, code: ErrorCode) -> Iterator[None]:
+    def _unloading(self, shard: GroupShard, code: ErrorCode) -> Transition:
         """Complete the waiting requests of a shard that is dropped.
 
         Their clients then look for the coordinator again.
         """
-        for count, group in enumerate(shard.groups.values(), 1):
+        for group in list(shard.groups.values()):
             if isinstance(group, ClassicGroup):
                 complete_tickets(group.unload(code, self.runtime.now()).completed)
-            if not count % GROUPS_PER_SLICE:
-                yield
+            yield 1 + len(group.members)
 
 
 def _unknown(identity: MemberIdentity) -> MemberResponse:

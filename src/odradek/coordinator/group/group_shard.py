@@ -8,13 +8,14 @@ members and the tickets of waiting requests as they are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from odradek.coordinator.group.classic.classic_group import ClassicGroup
 from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, GroupRecordKey
 from odradek.coordinator.group.offsets.offset_block import OffsetBlock
 from odradek.coordinator.group.offsets.offset_loading import OffsetLoader
 from odradek.coordinator.group.offsets.offset_store import NO_PRODUCER, CommittedOffset, OffsetStore
+from odradek.coordinator.shard_transitions import Transition
 from odradek.coordinator.uncommitted_changes import UncommittedChanges
 from odradek.errors import ErrorCode
 from odradek.protocol.codec import Message
@@ -28,8 +29,6 @@ from odradek.protocol.messages.offset_commit_value import OffsetCommitValue
 
 # A group of the classic or of the consumer protocol.
 Group = ClassicGroup | ConsumerGroup
-# Work in time slices (`odradek.slicing`).
-Slices = Iterator[None]
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +62,9 @@ class GroupShard:
     def __init__(
         self,
         partition: int,
-        on_starting: Callable[[GroupShard], Slices] = lambda shard: iter(()),
+        on_starting: Callable[[GroupShard], Transition] = lambda shard: iter(()),
         on_loaded: Callable[[GroupShard], None] = lambda shard: None,
-        on_unload: Callable[[GroupShard, ErrorCode], Slices] = lambda shard, code: iter(()),
+        on_unload: Callable[[GroupShard, ErrorCode], Transition] = lambda shard, code: iter(()),
         on_timer: Callable[[GroupShard, str], None] = lambda shard, group_id: None,
     ) -> None:
         self.partition = partition
@@ -252,9 +251,9 @@ class GroupShard:
         found = map(self.committed_group, group_ids)
         return [group for group in found if group is not None]
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- start and end -----------------------------------------------------------------------------
 
-    def starting(self) -> Slices:
+    def starting(self) -> Transition:
         return self._on_starting(self)
 
     def loaded(self) -> None:
@@ -263,5 +262,5 @@ class GroupShard:
     def on_timer(self, key: str) -> None:
         self._on_timer(self, key)
 
-    def unloading(self, code: ErrorCode) -> Slices:
+    def unloading(self, code: ErrorCode) -> Transition:
         return self._on_unload(self, code)

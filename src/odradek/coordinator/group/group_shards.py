@@ -6,8 +6,9 @@ from collections.abc import Callable, Generator
 
 from odradek.config.broker import BrokerConfig
 from odradek.coordinator.group.group_shard import Group, GroupShard
-from odradek.coordinator.group.pending_removals import PendingRemoval, SliceLimits
+from odradek.coordinator.group.pending_removals import PendingRemoval
 from odradek.coordinator.runtime import CoordinatorRuntime, partition_for
+from odradek.coordinator.slice_limits import SliceLimits
 from odradek.errors import ErrorCode, KafkaError
 from odradek.metadata.image import MetadataImage
 from odradek.metadata.topics import CONSUMER_OFFSETS

@@ -33,10 +33,11 @@ from odradek.coordinator.group.offsets.offset_store import (
     validate_commit,
     validate_transactional_commit,
 )
-from odradek.coordinator.group.pending_removals import PendingRemoval, SliceLimits
+from odradek.coordinator.group.pending_removals import PendingRemoval
 from odradek.coordinator.led_partitions import MarkedPartitions
 from odradek.coordinator.runtime import CoordinatorRuntime
-from odradek.coordinator.shard_life import NOT_LED
+from odradek.coordinator.shard_lifecycle import NOT_LED
+from odradek.coordinator.slice_limits import SliceLimits
 from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError
 from odradek.ids import TopicPartition

@@ -7,29 +7,9 @@ from collections.abc import Generator, Iterator
 from odradek.coordinator.coordinator_result import CoordinatorRecord, CoordinatorResult
 from odradek.coordinator.group.group_shard import GroupShard
 from odradek.coordinator.runtime import CoordinatorRuntime
-from odradek.environment.clock import Clock
+from odradek.coordinator.slice_limits import SliceLimits
 from odradek.errors import ErrorCode
 from odradek.results import Result
-from odradek.slicing import ELEMENTS_PER_SLICE, SLICE_MS
-
-
-class SliceLimits:
-    """The limits of the time slices of one generator: elements, and time."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._begin()
-
-    def _begin(self) -> None:
-        self._left = ELEMENTS_PER_SLICE
-        self._ends_ms = self._clock.monotonic_ms() + SLICE_MS
-
-    def spend(self, elements: int) -> Generator[None, None, None]:
-        """Count elements. Yield when the slice has ended, then begin the next one."""
-        self._left -= elements
-        if self._left <= 0 or self._clock.monotonic_ms() >= self._ends_ms:
-            yield
-            self._begin()
 
 
 class PendingRemoval:

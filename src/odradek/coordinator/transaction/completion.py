@@ -4,8 +4,10 @@ Each transaction has one task. A partition is done in three cases:
 
 - Its marker is committed.
 - Its topic was deleted. Otherwise the transaction would never end (KAFKA-12671).
-- It refuses the marker, because it has seen a newer epoch.
+- It refuses the marker, because it has seen a newer epoch of the producer.
 
+TRANSACTION_COORDINATOR_FENCED ends the task: a newer coordinator has written a marker of the
+producer, so this one has been deposed. As in Kafka, it does not write Complete.
 Any other failure is tried again, with growing pauses, until the shard is dropped. Markers have the
 leader epoch in which the shard was loaded as their coordinator epoch. A coordinator that was
 deposed, and does not know it yet, thus never passes as its successor.
@@ -16,9 +18,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from functools import partial
 from heapq import merge
 from itertools import islice
 
+from odradek.coordinator.shard_transitions import Transition
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.transaction_marker import TransactionMarker, WriteMarkers
 from odradek.coordinator.transaction.transaction_metadata import (
@@ -49,12 +53,11 @@ SORTED_PER_SLICE = 500
 REFUSED_NAMED_MAX = 5
 """Partitions that a log line about refused markers names."""
 
-# The partition has seen a newer producer epoch or coordinator. It does not need this marker.
-_PASSED_BY = frozenset(
+# The partition has seen a newer producer epoch, or cannot have markers. It needs none.
+_NEEDS_NO_MARKER = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.PRODUCER_FENCED,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         ErrorCode.UNSUPPORTED_VERSION,
     }
@@ -81,7 +84,8 @@ class Completions:
         self._timers = timers
         self._write_markers = write_markers
         self._commit = commit
-        self._tasks: dict[asyncio.Task[None], TransactionShard] = {}
+        # A shard without tasks has no entry.
+        self._tasks: dict[TransactionShard, dict[asyncio.Task[None], None]] = {}
 
     def begin_all(self, shard: TransactionShard) -> None:
         """Begin to complete all prepared transactions of a shard that was loaded, in time slices.
@@ -111,11 +115,14 @@ class Completions:
         if not shard.served:
             return
         task = asyncio.get_running_loop().create_task(self._complete(shard, prepared))
-        self._tasks[task] = shard
-        task.add_done_callback(self._ended)
+        self._tasks.setdefault(shard, {})[task] = None
+        task.add_done_callback(partial(self._ended, shard))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        shard = self._tasks.pop(task)
+    def _ended(self, shard: TransactionShard, task: asyncio.Task[None]) -> None:
+        tasks = self._tasks[shard]
+        del tasks[task]
+        if not tasks:
+            del self._tasks[shard]
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error(
                 "completing a transaction of %s-%d has failed. It is completed when the partition "
@@ -125,30 +132,32 @@ class Completions:
                 exc_info=error,
             )
 
-    def cancel(self, shard: TransactionShard) -> None:
-        """Cancel the tasks of a shard that is no longer served."""
-        for task, owner in self._tasks.items():
-            if owner is shard:
-                task.cancel()
+    def cancelling(self, shard: TransactionShard) -> Transition:
+        """Cancel the tasks of a shard that is no longer served.
 
-    def cancel_all(self) -> None:
-        for task in self._tasks:
+        Yield after each one, because all tasks that are cancelled together end in one iteration of
+        the event loop.
+        """
+        for task in list(self._tasks.get(shard, ())):
             task.cancel()
+            yield 1
 
     async def done(self) -> None:
         """Wait until the present tasks have ended."""
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
+        if tasks := [task for tasks in self._tasks.values() for task in tasks]:
+            await asyncio.wait(tasks)
 
     async def _complete(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
         backoff = Backoff(self._timers, RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX)
         remaining: Collection[TopicPartition] = prepared.partitions
         while existing := await in_slices(self._finding_existing(remaining)):
             done = await self._marked(shard, prepared, existing)
+            if done is None:
+                return
             remaining = [each for each in existing if each not in done]
             if remaining:
                 await backoff.wait()
-        while not await self._completed(shard, prepared):
+        while shard.served and not await self._completed(shard, prepared):
             await backoff.wait()
 
     def _finding_existing(
@@ -169,8 +178,8 @@ class Completions:
         shard: TransactionShard,
         prepared: TransactionMetadata,
         partitions: list[TopicPartition],
-    ) -> set[TopicPartition]:
-        """Write the markers. Return the partitions that are done."""
+    ) -> set[TopicPartition] | None:
+        """Write the markers. Return the partitions that are done, or None if it is deposed."""
         marker = TransactionMarker(
             prepared.producer_id,
             prepared.producer_epoch,
@@ -195,22 +204,27 @@ class Completions:
         prepared: TransactionMetadata,
         partitions: Collection[TopicPartition],
         codes: Mapping[TopicPartition, ErrorCode],
-    ) -> Generator[None, None, set[TopicPartition]]:
-        """Return the partitions that are done, and log the others. Yield after each time slice."""
+    ) -> Generator[None, None, set[TopicPartition] | None]:
+        """Return the partitions that are done, and log the others. Yield after each time slice.
+
+        Return None if this coordinator is deposed.
+        """
         done: set[TopicPartition] = set()
         refused: dict[ErrorCode, list[TopicPartition]] = {}
         for count, partition in enumerate(partitions, 1):
             code = codes.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code is not ErrorCode.NONE:
                 refused.setdefault(code, []).append(partition)
-            if code is ErrorCode.NONE or code in _PASSED_BY:
+            if code is ErrorCode.NONE or code in _NEEDS_NO_MARKER:
                 done.add(partition)
             if not count % ELEMENTS_PER_SLICE:
                 yield
+        is_deposed = ErrorCode.TRANSACTION_COORDINATOR_FENCED in refused
+        retried = "left to the newer coordinator" if is_deposed else "written again after a pause"
         for code, of_code in refused.items():
-            passed_by = code in _PASSED_BY
+            is_needless = code in _NEEDS_NO_MARKER
             logger.log(
-                logging.ERROR if passed_by else logging.INFO,
+                logging.ERROR if is_needless else logging.INFO,
                 "transaction %s: the markers for %d partitions (%s%s) were refused with %s. They "
                 "are %s",
                 prepared.transactional_id,
@@ -218,9 +232,9 @@ class Completions:
                 ", ".join(map(str, of_code[:REFUSED_NAMED_MAX])),
                 ", ..." if len(of_code) > REFUSED_NAMED_MAX else "",
                 code.name,
-                "left out" if passed_by else "written again after a pause",
+                "left out" if is_needless else retried,
             )
-        return done
+        return None if is_deposed else done
 
     async def _completed(self, shard: TransactionShard, prepared: TransactionMetadata) -> bool:
         """Append Complete. Return False when it must be tried again."""

@@ -20,6 +20,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.coordinator.coordinator_result import CoordinatorResult, Timestamp, response_code
 from odradek.coordinator.led_partitions import LedPartitions
 from odradek.coordinator.runtime import CoordinatorRuntime, partition_for
+from odradek.coordinator.shard_transitions import Transition
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.completion import Completions
 from odradek.coordinator.transaction.transaction_decisions import (
@@ -95,7 +96,7 @@ class TransactionCoordinator:
             TRANSACTION_STATE,
             "transaction",
             new_shard=lambda partition, leader_epoch: TransactionShard(
-                partition, leader_epoch, self._loaded, self._unloaded
+                partition, leader_epoch, self._loaded, self._unloading
             ),
             partitions=partitions,
             clock=clock,
@@ -123,7 +124,6 @@ class TransactionCoordinator:
         """Stop serving. Prepared transactions are completed after the next start."""
         self._active = False
         self.runtime.unload_all()
-        self.completions.cancel_all()
         for result in list(self._background):
             result.cancel()
 
@@ -395,12 +395,12 @@ class TransactionCoordinator:
                 len(shard.transactions),
             )
 
-    def _unloaded(self, shard: TransactionShard) -> None:
+    def _unloading(self, shard: TransactionShard) -> Transition:
         """Cancel the completions of a shard that is dropped.
 
         The next broker that loads it completes its transactions.
         """
-        self.completions.cancel(shard)
+        return self.completions.cancelling(shard)
 
 
 def _refused(code: ErrorCode) -> Result[TransactionResponse]:

@@ -6,8 +6,9 @@ Records become state only through `TransactionShard.replay`, after an append and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+from odradek.coordinator.shard_transitions import Transition
 from odradek.coordinator.transaction.transaction_metadata import (
     TransactionMetadata,
     TransactionState,
@@ -30,7 +31,7 @@ class TransactionShard:
         leader_epoch: The leader epoch in which the shard is loaded. It is the coordinator epoch of
             its markers.
         on_loaded: Called when the shard begins to serve.
-        on_unload: Called when the shard is dropped.
+        on_unload: Ends the work of the shard when it is dropped.
     """
 
     __slots__ = (
@@ -49,7 +50,7 @@ class TransactionShard:
         partition: int,
         leader_epoch: int,
         on_loaded: Callable[[TransactionShard], None],
-        on_unload: Callable[[TransactionShard], None],
+        on_unload: Callable[[TransactionShard], Transition],
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -115,15 +116,14 @@ class TransactionShard:
     def on_timer(self, key: str) -> None:
         """Do nothing. Transactional ids have no timers: timeouts are checked at intervals."""
 
-    def starting(self) -> Iterator[None]:
+    def starting(self) -> Transition:
         return iter(())
 
     def loaded(self) -> None:
         self.served = True
         self._on_loaded(self)
 
-    def unloading(self, code: ErrorCode) -> Iterator[None]:
+    def unloading(self, code: ErrorCode) -> Transition:
         """End the work of the shard. Only its uncommitted writes wait, which the runtime ends."""
         self.served = False
-        self._on_unload(self)
-        return iter(())
+        return self._on_unload(self)
