@@ -20,7 +20,9 @@ from conformance.faults.network import STORE, LinkFaults, Network, broker_name
 from conformance.faults.sessions import Cause
 from conformance.histories.managed_broker import BrokerEnded
 from conformance.histories.managed_cluster import LAG_MS, SESSION_MS
+from odradek.broker.page_cache_mark import note_name
 from odradek.client.blocking import BlockingClient
+from odradek.environment.files import RealFiles
 from odradek.launcher.child import Child
 from odradek.launcher.plan import BrokerPlan, ZooKeeperPlan, replication_configs
 from odradek.launcher.readiness import describe_cluster
@@ -192,6 +194,7 @@ class FaultCluster:
         for broker in self.brokers.values():
             if broker.process:
                 broker.kill()
+            RealFiles().remove_boot_note(note_name([str(broker.plan.log_dir)]))
             broker.disk.close()
         self.zookeeper.kill()
 
