@@ -261,8 +261,8 @@ def _broker(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
             name,
             f"connections from this host to its advertised address {broker.address}",
             broker.failure,
-            "If other hosts cannot connect either, correct its `advertised.listeners`, name service"
-            " or firewall.",
+            f"Start broker {broker.broker_id} if it does not run. If it runs and other hosts cannot"
+            " connect either, correct its `advertised.listeners`, name service or firewall.",
         )
     ahead_ms = broker.clock_ahead_ms
     if ahead_ms is not None and abs(ahead_ms) > CLOCK_DIFFERENCE_MAX_MS:
