@@ -83,12 +83,13 @@ def summary(record: Record) -> str:
     acknowledged = sum(sum(values["acknowledged"].values()) for values in runs)
     anomalies = sum(sum(values["anomalies"].values()) for values in runs)
     failed = sum(bool(values["broken"]) for values in runs)
+    clients = sorted({values["clients"].replace("=", " ").replace(",", ", ") for values in runs})
     return (
         f"{len(runs)} runs, {_sum(runs, 'faults_all')} faults, of which "
         f"{_sum(runs, 'sigkills')} are SIGKILLs of {_sum(runs, 'processes_killed')} processes. "
         f"{acknowledged:,} acknowledged records outside of transactions, {anomalies} anomalies, "
         f"{failed} failed runs. Faults: {_listed(faults)}. Expired sessions by cause: "
-        f"{_listed(sessions)}."
+        f"{_listed(sessions)}. Clients: {'; '.join(clients)}."
     )
 
 
@@ -104,7 +105,7 @@ def _found(values: Values) -> str:
     """Return the anomalies of a run, and the proofs that it lacks."""
     found = [f"{kind} {number}" for kind, number in values["anomalies"].items()]
     found += [values["broken"]] if values["broken"] else []
-    found += [] if values["complete"] else ["the final reads did not end"]
+    found += [] if values["complete"] or found else ["the final reads did not end"]
     return ", ".join(found)
 
 

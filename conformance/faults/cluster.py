@@ -20,7 +20,9 @@ from conformance.faults.network import STORE, LinkFaults, Network, broker_name
 from conformance.faults.sessions import Cause
 from conformance.histories.managed_broker import BrokerEnded
 from conformance.histories.managed_cluster import LAG_MS, SESSION_MS
+from odradek.broker.page_cache_mark import note_name
 from odradek.client.blocking import BlockingClient
+from odradek.environment.files import RealFiles
 from odradek.launcher.child import Child
 from odradek.launcher.plan import BrokerPlan, ZooKeeperPlan, replication_configs
 from odradek.launcher.readiness import describe_cluster
@@ -46,6 +48,7 @@ STATE_S = 90.0
 STOP_S = 60.0
 CONNECTION_MS = 120_000
 GROUP, TRANSACTION = 0, 1
+ODRADEK = ("-m", "odradek")
 PREPARED = ["PrepareCommit", "PrepareAbort"]
 R = TypeVar("R", bound=Message)
 
@@ -53,13 +56,15 @@ R = TypeVar("R", bound=Message)
 class FaultBroker:
     """The processes of one broker, one after another. Each has a log file of its own."""
 
-    def __init__(self, plan: BrokerPlan, prefix: Sequence[str], disk: Disk) -> None:
+    def __init__(
+        self, plan: BrokerPlan, prefix: Sequence[str], disk: Disk, program: Sequence[str]
+    ) -> None:
         self.plan = plan
         self.disk = disk
         self.process = 0
         self.is_paused = False
         self.ends: list[Cause] = []
-        self._command = [*prefix, *plan.command(sys.executable)]
+        self._command = [*prefix, *_with_program(plan.command(sys.executable), program)]
         self._child: Child | None = None
         self._to_end = False
 
@@ -137,9 +142,22 @@ class FaultBroker:
 
 
 class FaultCluster:
-    """Three brokers and a ZooKeeper. Owned by the run."""
+    """Three brokers and a ZooKeeper. Owned by the run.
 
-    def __init__(self, directory: Path, network: Network, new_disk: Callable[[Path], Disk]) -> None:
+    Args:
+        directory: The place of all files.
+        network: The hosts and their links.
+        new_disk: Makes the disk of a broker at a path.
+        program: The arguments of the Python interpreter that run `odradek`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        network: Network,
+        new_disk: Callable[[Path], Disk],
+        program: Sequence[str] = ODRADEK,
+    ) -> None:
         self.network = network
         self.causes: list[Cause] = []
         self.failure = ""
@@ -156,6 +174,7 @@ class FaultCluster:
                 _broker_plan(number, home / f"broker-{number}", network),
                 network.prefix(broker_name(number)),
                 disk,
+                program,
             )
 
     @property
@@ -175,6 +194,7 @@ class FaultCluster:
         for broker in self.brokers.values():
             if broker.process:
                 broker.kill()
+            RealFiles().remove_boot_note(note_name([str(broker.plan.log_dir)]))
             broker.disk.close()
         self.zookeeper.kill()
 
@@ -285,6 +305,12 @@ class FaultCluster:
         ):
             return client.call(request, response, version)
         return None
+
+
+def _with_program(command: Sequence[str], program: Sequence[str]) -> list[str]:
+    """Replace `-m odradek` in the command line of a broker."""
+    assert tuple(command[1:3]) == ODRADEK, command
+    return [command[0], *program, *command[3:]]
 
 
 def _broker_plan(number: int, log_dir: Path, network: Network) -> BrokerPlan:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -15,12 +16,16 @@ from conformance.faults.schedule import Step
 from conformance.faults.sessions import Cause
 from conformance.histories.clients import HistoryFile
 from conformance.histories.managed_broker import BrokerEnded
-from conformance.histories.managed_cluster import SESSION_MS
+from conformance.histories.managed_cluster import LAG_MS, SESSION_MS
 
 SESSION_S = SESSION_MS / 1000
 PREPARED_S = 15.0
 PREPARED_AGAIN_S = 0.02
 IN_SYNC_S = 120.0
+CUT_LEADER_SHARE = 0.5
+"""Part of replica.lag.time.max.ms for which a leader is cut off before it is killed."""
+REPLACED_SHARE = 0.5
+"""Part of the session timeout after which the controller may have replaced a broker."""
 PAUSE_S_MAX = 2.5
 """Longest time between two faults."""
 During = Callable[[], None]
@@ -42,13 +47,12 @@ class FaultNemesis:
     def __init__(
         self,
         cluster: FaultCluster,
-        work: Workload,
         history: HistoryFile,
         steps: Sequence[Step],
         seed: int,
     ) -> None:
         self._cluster = cluster
-        self._work = work
+        self._work = Workload((), 0, (), ())
         self._history = history
         self._steps = list(steps)
         self._random = Random(seed)
@@ -61,7 +65,9 @@ class FaultNemesis:
     def is_done(self) -> bool:
         return not self._thread.is_alive()
 
-    def start(self) -> None:
+    def start(self, work: Workload) -> None:
+        """Begin to play the steps on the cluster of these clients."""
+        self._work = work
         self._thread.start()
 
     def stop(self) -> None:
@@ -97,6 +103,25 @@ class FaultNemesis:
         where = {"during": during} if during else {}
         self._history.event("fault", f=fault, detail=detail, **where)
 
+    @contextmanager
+    def _cut(self, faults: LinkFaults) -> Iterator[None]:
+        """Let links between brokers be faulty. A broker may be replaced and not notice it."""
+        with self._unaware():
+            self._cluster.links(faults)
+            try:
+                yield
+            finally:
+                self._cluster.links()
+
+    @contextmanager
+    def _unaware(self) -> Iterator[None]:
+        """Note a time in which a broker may be replaced and not notice it, if it is long enough."""
+        began = time.monotonic_ns()
+        yield
+        replaced_at = began + int(REPLACED_SHARE * SESSION_S * 1e9)
+        if time.monotonic_ns() > replaced_at:
+            self._history.event("unaware", began=replaced_at)
+
     # --- SIGKILL ---
 
     def _kill_leader(self, _: During) -> str:
@@ -125,6 +150,22 @@ class FaultNemesis:
         self._wait(after_s)
         return f"{where}, again {after_s:.2f} s after its start, {self._kill([leader])}"
 
+    def _kill_cut_leader(self, _: During) -> str:
+        """Kill a leader that the other brokers do not reach.
+
+        Its clients reach it. It is cut off for less time than it takes to remove the followers from
+        the ISR, so it must acknowledge nothing with acks=all.
+        """
+        where, leader = self._some_leader()
+        own = broker_name(leader.number)
+        others = [broker_name(each) for each in self._cluster.brokers if each != leader.number]
+        links = [link for other in others for link in both_ways(own, other)]
+        for_s = CUT_LEADER_SHARE * LAG_MS / 1000 * (1 + self._random.random()) / 2
+        with self._cut(LinkFaults().between(*links)):
+            self._wait(for_s)
+            self._end(leader)
+        return f"{where}, cut off from the other brokers for {for_s:.2f} s, {self._kill([leader])}"
+
     def _kill_prepared(self, _: During) -> str:
         """Kill a coordinator between the prepare of a transaction and its markers.
 
@@ -134,14 +175,13 @@ class FaultNemesis:
         coordinator = self._coordinator(name, TRANSACTION)
         leader = self._marked_leader(coordinator)
         link = broker_name(coordinator.number), broker_name(leader.number)
-        self._cluster.links(LinkFaults().between(link))
-        deadline, found = time.monotonic() + PREPARED_S, list[str]()
-        while not found and time.monotonic() < deadline:
-            self._wait(PREPARED_AGAIN_S)
-            found = self._cluster.prepared(coordinator)
-        self.prepared_kills += bool(found)
-        self._end(coordinator)
-        self._cluster.links()
+        with self._cut(LinkFaults().between(link)):
+            deadline, found = time.monotonic() + PREPARED_S, list[str]()
+            while not found and time.monotonic() < deadline:
+                self._wait(PREPARED_AGAIN_S)
+                found = self._cluster.prepared(coordinator)
+            self.prepared_kills += bool(found)
+            self._end(coordinator)
         killed = self._kill([coordinator])
         return f"{len(found)} prepared transactions, no packets {' -> '.join(link)}, {killed}"
 
@@ -188,12 +228,13 @@ class FaultNemesis:
     def _pause(self, broker: FaultBroker, during: During) -> str:
         """Suspend a broker, sometimes for longer than its session."""
         for_s = self._random.choice([0.5, 3.0]) * SESSION_S * self._random.random()
-        broker.suspend()
         began = time.time()
-        self._wait(for_s / 2)
-        during()
-        self._wait(for_s / 2)
-        broker.resume()
+        with self._unaware():
+            broker.suspend()
+            self._wait(for_s / 2)
+            during()
+            self._wait(for_s / 2)
+            broker.resume()
         self._cause("SIGSTOP", broker, began)
         return f"{_named([broker])}, {time.time() - began:.2f} s"
 
@@ -220,11 +261,10 @@ class FaultNemesis:
 
     def _faulty(self, faults: LinkFaults, during: During, text: str) -> str:
         for_s = 1 + 3 * SESSION_S * self._random.random()
-        self._cluster.links(faults)
-        self._wait(for_s / 2)
-        during()
-        self._wait(for_s / 2)
-        self._cluster.links()
+        with self._cut(faults):
+            self._wait(for_s / 2)
+            during()
+            self._wait(for_s / 2)
         return f"{text}, {for_s:.2f} s"
 
     # --- ZooKeeper ---

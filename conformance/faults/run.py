@@ -6,15 +6,15 @@ import contextlib
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from conformance.faults import schedule
-from conformance.faults.cluster import BROKERS, FaultCluster
+from conformance.faults.cluster import BROKERS, ODRADEK, FaultCluster
 from conformance.faults.disks import Disk, LimitedFiles, SmallDisk
 from conformance.faults.namespaces import Namespaces, is_inside
 from conformance.faults.nemesis import IN_SYNC_S, FaultNemesis, Workload
@@ -28,8 +28,9 @@ from conformance.faults.sessions import (
     registered_in,
 )
 from conformance.faults.starvation import STARVED, Starvation
-from conformance.histories.analysis import Report, analyse, figures
-from conformance.histories.clients import Fleet, HistoryFile
+from conformance.harness import Skip
+from conformance.histories.analysis import Report, analyse, figures, idle
+from conformance.histories.clients import Fleet, HistoryFile, command_of
 from conformance.histories.finals import finish
 from conformance.histories.history import parse
 from conformance.histories.managed_broker import BrokerEnded
@@ -42,8 +43,9 @@ from conformance.histories.run import (
     crew,
     record_test,
 )
+from conformance.histories.settings import KCAT, TXN, TXN_V2
 
-CREW = {"txn": 2, "producer": 1, "plain": 1, "consumer": 2}
+CREW = {TXN: 2, TXN_V2: 1, "producer": 1, "plain": 1, KCAT: 1, "consumer": 2}
 REPORTED_LATE_S = 5.0
 """Most time by which a session expires, or a broker notices it, after the session timeout."""
 
@@ -55,7 +57,8 @@ class Outcome:
     Attributes:
         report: The anomalies of the history.
         values: The raw values of the run.
-        failure: A state that the cluster did not reach, or sessions that expired without a cause.
+        failure: Why the run does not count: a state that the cluster did not reach, an error of a
+            final request, sessions that expired without a cause, operations that never succeeded.
     """
 
     report: Report
@@ -64,7 +67,7 @@ class Outcome:
 
 
 @contextlib.contextmanager
-def running(directory: Path) -> Iterator[FaultCluster]:
+def running(directory: Path, program: Sequence[str] = ODRADEK) -> Iterator[FaultCluster]:
     """Start a cluster, on network namespaces if this process has entered its own."""
     network: Network = Namespaces(BROKERS) if is_inside() else Proxies(BROKERS)
 
@@ -72,7 +75,7 @@ def running(directory: Path) -> Iterator[FaultCluster]:
         return SmallDisk(home) if is_inside() else LimitedFiles(home)
 
     try:
-        cluster = FaultCluster(directory, network, new_disk)
+        cluster = FaultCluster(directory, network, new_disk, program)
         try:
             cluster.start()
             yield cluster
@@ -82,25 +85,46 @@ def running(directory: Path) -> Iterator[FaultCluster]:
         network.close()
 
 
+def available_crew() -> dict[str, int]:
+    """Return the clients of this machine: franz-go's need Go, and kcat must be installed."""
+    crew = dict(CREW)
+    if shutil.which("kcat") is None:
+        del crew[KCAT]
+    try:
+        command_of(TXN_V2)
+    except Skip:
+        del crew[TXN_V2]
+    return crew
+
+
 def run(
-    seed: int, faults: int, directory: Path, history_path: Path, keep: Path | None = None
+    seed: int,
+    steps: Sequence[schedule.Step],
+    directory: Path,
+    history_path: Path,
+    *,
+    keep: Path | None = None,
+    program: Sequence[str] = ODRADEK,
 ) -> Outcome:
-    """Play the faults of a seed.
+    """Play faults on a cluster while its clients work.
 
     Args:
-        seed: Determines the faults and the operations of the clients.
-        faults: The number of faults.
+        seed: Determines the details of the faults and the operations of the clients.
+        steps: The faults.
         directory: The place of all files.
         history_path: The file of the history.
         keep: The place for the history and all logs of a run that has failed.
+        program: The arguments of the Python interpreter that run `odradek`.
 
     Raises:
         BrokerEnded: The cluster could not be started.
     """
-    plan = Plan(seed, 0.0, start="odradek", clients=CREW, brokers=BROKERS, on_zookeeper=True)
-    failure, began = "", time.monotonic()
+    plan = Plan(
+        seed, 0.0, start="odradek", clients=available_crew(), brokers=BROKERS, on_zookeeper=True
+    )
+    failure, began, late = "", time.monotonic(), list[str]()
     with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(running(directory))
+        cluster = stack.enter_context(running(directory, program))
         history = HistoryFile(history_path)
         stack.callback(history.close)
         errors = stack.enter_context((directory / "clients.err").open("w", encoding="utf-8"))
@@ -109,12 +133,13 @@ def run(
         starvation.start()
         fleet = Fleet(history, errors, cluster.network.prefix(CLIENTS))
         stack.callback(fleet.kill)
+        nemesis = FaultNemesis(cluster, history, steps, plan.seed)
         try:
-            nemesis = _play(plan, cluster, fleet, history, schedule.steps(seed, faults))
-        except BrokerEnded as error:
-            failure, nemesis = str(error), None
+            late = _play(plan, cluster, fleet, history, nemesis)
+        except (BrokerEnded, KafkaException) as error:  # the latter: a request at the end
+            failure = str(error)
         starved = starvation.stop()
-        sessions = _sessions(cluster, starved)
+        expired, unnamed = sessions(cluster, starved)
     with history_path.open(encoding="utf-8") as lines:
         report = analyse(parse(lines))
     values = {
@@ -122,16 +147,22 @@ def run(
         "network": cluster.network.kind,
         "disk": cluster.brokers[1].disk.kind,
         "seconds": round(time.monotonic() - began, 1),
-        "sessions": sessions[0],
-        "unnamed_sessions": sessions[1],
+        "sessions": expired,
+        "unnamed_sessions": unnamed,
+        "late_clients": late,
         "starved_s": round(sum(each.ended - each.began for each in starved), 1),
         **_numbers(nemesis, report),
     }
-    if sessions[1] and not failure:
-        failure = f"sessions expired without a cause: {'; '.join(sessions[1])}"
-    if keep is not None and (report.forbidden or failure):
+    failures = [failure] if failure else []
+    failures += [f"no {what} succeeded" for what in idle(report.history)]
+    if not (failure or report.history.complete):
+        failures.append("the final reads did not end")
+    failures += [f"the client {name} did not finish its last operation" for name in late]
+    if unnamed:
+        failures.append(f"sessions expired without a cause: {', '.join(unnamed)}")
+    if keep is not None and (report.forbidden or failures):
         _keep(keep / str(seed), directory, history_path)
-    return Outcome(report, values, failure)
+    return Outcome(report, values, "; ".join(failures))
 
 
 def _play(
@@ -139,19 +170,20 @@ def _play(
     cluster: FaultCluster,
     fleet: Fleet,
     history: HistoryFile,
-    steps: list[schedule.Step],
-) -> FaultNemesis:
-    """Let the clients work while the faults happen. Then end both, and read everything."""
+    nemesis: FaultNemesis,
+) -> list[str]:
+    """Let the clients work while the faults happen. Then end both, and read everything.
+
+    Return the clients that did not finish their last operation in time.
+    """
     base = base_settings(plan, cluster.bootstrap)
     create_topics(base, BROKERS, cluster.check)
     settings = list(crew(plan, base))
     for each in settings:
         fleet.add(each)
     ids = sorted({each.transactional_id for each in settings if each.transactional_id})
-    groups = sorted({each.group for each in settings if each.role in ("txn", "consumer")})
-    work = Workload(base.topics, base.keys, groups, ids)
-    nemesis = FaultNemesis(cluster, work, history, steps, plan.seed)
-    nemesis.start()
+    groups = sorted({each.group for each in settings if each.transacts or each.role == "consumer"})
+    nemesis.start(Workload(base.topics, base.keys, groups, ids))
     try:
         while not nemesis.is_done:
             cluster.check()
@@ -159,7 +191,7 @@ def _play(
     finally:
         nemesis.stop()
     cluster.check()
-    fleet.end()
+    late = fleet.end()
     finish(base, ids, history, cluster.check, plan.stable_s)
     cluster.until(
         lambda: cluster.are_in_sync(base.topics, base.keys), "all replicas in sync", IN_SYNC_S
@@ -171,10 +203,10 @@ def _play(
     keys = {key: TopicPartition(*base.partition_of(key)) for key in range(base.keys)}
     log_dirs = {number: each.plan.log_dir for number, each in cluster.brokers.items()}
     record_replicas(history, keys, in_sync, log_dirs)
-    return nemesis
+    return late
 
 
-def _sessions(cluster: FaultCluster, starved: list[Cause]) -> tuple[dict[str, int], list[str]]:
+def sessions(cluster: FaultCluster, starved: list[Cause]) -> tuple[dict[str, int], list[str]]:
     """Return the number of expired sessions by cause, and those without a cause."""
     ends = [end for broker in cluster.brokers.values() for end in broker.ends]
     causes = [*cluster.causes, *ends, *starved]
@@ -200,14 +232,14 @@ def _sessions(cluster: FaultCluster, starved: list[Cause]) -> tuple[dict[str, in
     return dict(found), unnamed
 
 
-def _numbers(nemesis: FaultNemesis | None, report: Report) -> dict[str, int]:
+def _numbers(nemesis: FaultNemesis, report: Report) -> dict[str, int]:
     """Return the numbers of faults and kills."""
     played = Counter(each["f"] for each in report.history.faults)
     return {
         "faults_all": sum(played.values()),
         "sigkills": sum(number for name, number in played.items() if name in schedule.KILLS),
-        "processes_killed": nemesis.processes_killed if nemesis else 0,
-        "prepared_kills": nemesis.prepared_kills if nemesis else 0,
+        "processes_killed": nemesis.processes_killed,
+        "prepared_kills": nemesis.prepared_kills,
         "during": sum("during" in each for each in report.history.faults),
     }
 

@@ -13,9 +13,11 @@ from random import Random
 
 KILL_ALL = "kill-all"
 KILL_PREPARED = "kill-prepared"
+KILL_CUT_LEADER = "kill-cut-leader"
 EXPIRE_SESSION = "expire-session"
 KILLS: dict[str, int] = {
-    "kill-leader": 5,
+    "kill-leader": 4,
+    KILL_CUT_LEADER: 1,
     KILL_ALL: 2,
     KILL_PREPARED: 2,
     "kill-group-coordinator": 2,
@@ -36,8 +38,9 @@ LASTING: dict[str, int] = {
 """Faults that may last while a SIGKILL happens."""
 OTHERS: dict[str, int] = {EXPIRE_SESSION: 1, "disk-full": 1, "rolling-restart": 1}
 DECK = {**KILLS, **LASTING, **OTHERS}
-ALONE = frozenset({KILL_ALL, KILL_PREPARED, "kill-two"})
-"""SIGKILLs that do not happen during another fault. They need a cluster that makes progress."""
+ALONE = frozenset({KILL_ALL, KILL_PREPARED, KILL_CUT_LEADER, "kill-two"})
+"""SIGKILLs that do not happen during another fault. They need a cluster that makes progress, or
+set the conditions of the links themselves."""
 OVERLAP_SHARE = 0.5
 
 
@@ -58,6 +61,21 @@ def steps(seed: int, faults: int) -> list[Step]:
         random.shuffle(deck)
         names += deck
     return _paired(names[:faults], random)
+
+
+def listed(text: str) -> list[Step]:
+    """Return the steps of `FAULT[+SIGKILL][,...]`. The SIGKILL happens while the fault lasts.
+
+    Raises:
+        ValueError: No fault has such a name, or no SIGKILL may happen during it.
+    """
+    found = [Step(*each.partition("+")[::2]) for each in text.split(",")]
+    for step in found:
+        if step.fault not in DECK:
+            raise ValueError(f"no fault {step.fault}, but {', '.join(DECK)}")
+        if step.during and not (step.fault in LASTING and step.during in KILLS.keys() - ALONE):
+            raise ValueError(f"{step.during} does not happen during {step.fault}")
+    return found
 
 
 def _paired(names: Sequence[str], random: Random) -> list[Step]:

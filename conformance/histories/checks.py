@@ -20,11 +20,14 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from conformance.histories.facts import Facts, took_effect
-from conformance.histories.history import FAIL, OK, READ_COMMITTED, Op
+from conformance.histories.history import FAIL, OK, READ_COMMITTED, Op, Read
 
 REQUERY_NS_MAX = 10_000_000_000
 """Maximum time from the library's log line to the jump: its timer, and a broker that is down."""
 RETRIED = "a producer without idempotence may write in another order after a failed request"
+NOTICED_NS_MAX = 1_000_000_000
+"""Maximum time in which a broker notices its replacement when it reaches the controller again."""
+UNAWARE = "a replaced coordinator that cannot notice it returned older offsets (docs/histories.md)"
 REQUERIED = "librdkafka queried the start offset again (docs/histories.md)"
 
 
@@ -236,7 +239,27 @@ def reprocessed(facts: Facts) -> Iterator[Anomaly]:
             if first is not op:
                 detail = {"group": op.group, "key": read.key, "offset": read.offset}
                 allowed = REQUERIED if _is_requeried(facts, op, read.key, by_group=True) else ""
+                allowed = allowed or (UNAWARE if _has_old_offset(facts, first, op, read) else "")
                 yield Anomaly("reprocessed", allowed, {**detail, "ops": [first.name, op.name]})
+
+
+def _has_old_offset(facts: Facts, first: Op, op: Op, read: Read) -> bool:
+    """Return whether the process of `op` began at an offset of a replaced coordinator.
+
+    It has assigned the key itself after `first`, at or before the offset that it read again. A
+    member of a group does not begin so: a replaced coordinator cannot write its membership.
+    """
+    return any(
+        each.f == "assign"
+        and each.process == op.process
+        and first.ended <= each.ended <= op.invoked
+        and each.sought.get(read.key, read.offset + 1) <= read.offset
+        and any(
+            began <= each.ended and each.invoked <= ended + NOTICED_NS_MAX
+            for began, ended in facts.history.unaware
+        )
+        for each in facts.history.ops
+    )
 
 
 def skipped_by_groups(facts: Facts) -> Iterator[Anomaly]:

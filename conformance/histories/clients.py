@@ -25,6 +25,8 @@ from conformance.histories.settings import TXN_V2, Settings
 from testkit.peer.artifacts import ROOT
 
 END_S = 45.0
+STACKS_S = 1.0
+"""Time in which a client writes the stacks of its threads."""
 RESPAWN_S = 0.1
 
 
@@ -60,6 +62,8 @@ class Client:
         self.fleet = fleet
         self.settings = settings
         self.command = [*fleet.prefix, *command_of(settings.role)]
+        # SIGQUIT ends a Go program. Python's handler is registered by `client.py`.
+        self.shows_stacks_at = signal.SIGQUIT if settings.role == TXN_V2 else signal.SIGUSR1
         self.retired = False
         self.process: subprocess.Popen[str] | None = None
         self.thread = threading.Thread(target=self._live, daemon=True)
@@ -124,8 +128,11 @@ class Fleet:
     def alive(self, suits: Callable[[Client], bool] = lambda _: True) -> list[Client]:
         return [c for c in self.clients if c.process is not None and not c.retired and suits(c)]
 
-    def end(self) -> None:
-        """Let all clients finish their operations. Kill the clients that do not finish in time."""
+    def end(self) -> list[str]:
+        """Let all clients finish their operations. Kill the clients that do not finish in time.
+
+        Return the killed ones, as ``ROLE of slot N``. The stacks of their threads are in `errors`.
+        """
         self.ending.set()
         for client in self.clients:
             client.send_signal(signal.SIGCONT)
@@ -133,7 +140,13 @@ class Fleet:
         deadline = time.monotonic() + END_S
         for client in self.clients:
             client.thread.join(max(0.0, deadline - time.monotonic()))
+        late = [client for client in self.clients if client.thread.is_alive()]
+        for client in late:
+            client.send_signal(client.shows_stacks_at)
+        for client in late:
+            client.thread.join(STACKS_S)
         self.kill()
+        return [f"{each.settings.role} of slot {each.settings.slot}" for each in late]
 
     def kill(self) -> None:
         """End all clients with SIGKILL."""

@@ -109,7 +109,8 @@ class Op:
 class History:
     """A parsed history.
 
-    `ops` are in the order of invocation. `complete` means that the final reads succeeded.
+    `ops` are in the order of invocation. `complete` means that the final reads succeeded. `unaware`
+    has the times, in ns, in which a broker could be replaced as a coordinator and not notice it.
     """
 
     test: dict[str, Any] = field(default_factory=dict)
@@ -117,6 +118,7 @@ class History:
     faults: list[dict[str, Any]] = field(default_factory=list)
     stuck: list[dict[str, Any]] = field(default_factory=list)
     replicas: list[dict[str, Any]] = field(default_factory=list)
+    unaware: list[tuple[int, int]] = field(default_factory=list)
     complete: bool = False
 
 
@@ -135,6 +137,8 @@ def parse(lines: Iterable[str]) -> History:
             history.stuck.append(event)
         elif kind == "replicas":
             history.replicas.append(event)
+        elif kind == "unaware":
+            history.unaware.append((event["began"], event["time"]))
         elif kind == "final":
             history.complete = True
         else:

@@ -50,7 +50,7 @@ def _no_dedupe() -> None:
             if error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 raise
 
-    _patch(ProducerStateManager, "check", accept)
+    patch(ProducerStateManager, "check", accept)
 
 
 def _no_verification() -> None:
@@ -65,14 +65,14 @@ def _no_verification() -> None:
             return ask(services, transaction, sequences, operation)
         return Result(dict.fromkeys(sequences, verification.NOT_VERIFIED))
 
-    _patch(verification, "verify", believe)  # its users are imported with their first request
+    patch(verification, "verify", believe)  # its users are imported with their first request
 
 
 def _lso_high() -> None:
     from odradek.log.unified_log import UnifiedLog
 
     stable = UnifiedLog.stable_offset
-    _patch(
+    patch(
         UnifiedLog,
         "stable_offset",
         lambda log, high_watermark: min(stable(log, high_watermark) + 1, high_watermark),
@@ -82,14 +82,14 @@ def _lso_high() -> None:
 def _no_aborted_list() -> None:
     from odradek.log import unified_log
 
-    _patch(unified_log, "aborted_in", lambda *_, **__: [])
+    patch(unified_log, "aborted_in", lambda *_, **__: [])
 
 
 def _offsets_of_aborted() -> None:
     from odradek.coordinator.group.offsets.offset_store import OffsetStore
 
     end = OffsetStore.end_transaction
-    _patch(
+    patch(
         OffsetStore, "end_transaction", lambda store, producer_id, _: end(store, producer_id, True)
     )
 
@@ -110,7 +110,7 @@ def _no_epoch_bump() -> None:
         response = decision.response._replace(producer_epoch=epoch)
         return replace(decision, response=response, next=prepared)
 
-    _patch(state, "_end_v2", keep)
+    patch(state, "_end_v2", keep)
 
 
 def _raise_everywhere() -> None:
@@ -120,10 +120,10 @@ def _raise_everywhere() -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise TypeError("the mutant does not fit the code")
 
-    _patch(UnifiedLog, "append_as_leader", fail)
+    patch(UnifiedLog, "append_as_leader", fail)
 
 
-def _patch(owner: Any, name: str, instead: Any) -> None:
+def patch(owner: Any, name: str, instead: Any) -> None:
     """Replace a function. A name that does not exist or is never called must not go unnoticed."""
     assert hasattr(owner, name), f"{owner} has no {name} any more"
     called = False
@@ -254,12 +254,17 @@ def main(argv: list[str]) -> None:
         from conformance.histories.run import main as run
 
         sys.exit(run([*options(argv[1]), *argv[2:]]))
+    serve({**MUTANTS, MISFIT.name: MISFIT}[argv[0]].apply, argv[1:])
+
+
+def serve(apply: Callable[[], None], arguments: list[str]) -> None:
+    """Apply a mutant to this process, and run `odradek` with these arguments."""
     from odradek.cli.main import main as odradek
 
-    {**MUTANTS, MISFIT.name: MISFIT}[argv[0]].apply()
+    apply()
     for logger in ("odradek", "asyncio"):
         logging.getLogger(logger).addHandler(EndBroken())
-    sys.argv = ["odradek", *argv[1:]]
+    sys.argv = ["odradek", *arguments]
     odradek()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -21,6 +24,8 @@ from conformance.histories.settings import (
 
 SENDS_MAX = 4
 OPEN_DEADLINE_S = 60.0
+LATE_S = 5.0
+"""Time by which a call of the library may exceed its time limit."""
 # Clients with the short delivery timeout abort while a produce request may still be in flight.
 PATIENCE_MS = (1_000, TRANSACTION_TIMEOUT_MS)
 # The stages at which a client aborts a transaction.
@@ -124,7 +129,10 @@ class Transactor:
         if positions and self.abort_stage != DELIVERED:
             offsets = self.reader.as_partitions(positions)
             metadata = self.reader.consumer.consumer_group_metadata()
-            attempt(lambda left: self.producer.send_offsets_to_transaction(offsets, metadata, left))
+            with self._bounded(outbox):
+                attempt(
+                    lambda left: self.producer.send_offsets_to_transaction(offsets, metadata, left)
+                )
         self.producer.flush(DEADLINE_S)
         if self.abort_stage:
             raise Abandoned("by choice")
@@ -137,6 +145,21 @@ class Transactor:
                 raise
             self.record.give_up(INFO, error, **self._seen(outbox))
         self.record.event(OK, **self._seen(outbox), positions=positions)
+
+    @contextmanager
+    def _bounded(self, outbox: Outbox) -> Iterator[None]:
+        """End the process if the library does not return in time (docs/histories.md)."""
+
+        def give_up() -> None:
+            self.record.give_up(FAIL, "the library has not returned", **self._seen(outbox))
+
+        timer = threading.Timer(DEADLINE_S + LATE_S, give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _failed(self, outbox: Outbox, error: KafkaException) -> None:
         if kafka_error(error).fatal():

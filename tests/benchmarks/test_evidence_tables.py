@@ -337,7 +337,7 @@ def fault_run_of(seed: int, **values: object) -> Values:
            "faults": {"kill-leader": 5, "one-way": 1}, "sessions": {"SIGKILL": 15},
            "acknowledged": {"producer": 600, "plain": 400}, "records_read": 7_000,
            "transactions": {"1": {"ok": 90, "fail": 10}}, "network": "TCP proxies",
-           "anomalies": {}, "broken": ""}  # fmt: skip
+           "clients": "txn=2,plain=1", "anomalies": {}, "broken": ""}  # fmt: skip
     return {**run, **values}
 
 
@@ -356,7 +356,7 @@ def test_faults_on_processes_go_on_until_there_are_enough_faults_and_sigkills() 
     assert found["process-faults.summary"] == (
         "22 runs, 550 faults, of which 308 are SIGKILLs of 440 processes. 22,000 acknowledged "
         "records outside of transactions, 0 anomalies, 0 failed runs. Faults: kill-leader 110, "
-        "one-way 22. Expired sessions by cause: SIGKILL 330."
+        "one-way 22. Expired sessions by cause: SIGKILL 330. Clients: txn 2, plain 1."
     )
     assert experiment.verdict(record) == ""
 

@@ -88,6 +88,7 @@ def test_the_first_replica_is_elected_again(cluster: Cluster) -> None:
     cluster.wait_until_in_sync()
     assert cluster.leader_of("pages") == first
     assert rows(cluster, "elect") == []
+    assert run(cluster, "elect").stdout == "No partition needs an election.\n"
     (again,) = rows(cluster, "elect", "pages", "-p", "0")
     assert again["result"] == "not needed"
 

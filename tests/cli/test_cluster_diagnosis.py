@@ -126,6 +126,7 @@ def test_a_fenced_broker_has_a_reason(down: str | None, registered: set[int], re
 def test_an_advertised_address_that_cannot_be_reached_is_named() -> None:
     text = only(diagnose(facts({2: broker(2, failure="Name or service not known")})))
     assert "its advertised address host-2:9092: Name or service not known" in text
+    assert "Start broker 2 if it does not run. If it runs and other hosts cannot connect" in text
     assert "correct its `advertised.listeners`" in text
 
 

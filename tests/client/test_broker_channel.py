@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from odradek.client.broker_channel import LARGE_READ_BYTES, BrokerChannel
+from odradek.client.broker_channel import (
+    APART_MS,
+    LARGE_READ_BYTES,
+    UNREACHABLE_MS,
+    BrokerChannel,
+)
 from odradek.client.channel_state import ChannelSettings
 from odradek.client.connection import ConnectionClosed, InvalidResponse, UnsupportedRequest
 from odradek.environment.clock import ManualClock
@@ -254,6 +259,63 @@ def test_a_connection_that_opens_too_late_is_dropped() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not it.network.connections
+
+    run(test)
+
+
+async def refused(it: Fixture, after_ms: float) -> None:
+    """Let one attempt to connect fail, so much later."""
+    it.timers.advance(after_ms)
+    it.network.errors.append(ConnectionRefusedError("refused"))
+    result = it.send(1)
+    it.timers.advance(100)
+    await asyncio.sleep(0)
+    assert isinstance(result.error, ConnectionRefusedError)
+
+
+def test_a_broker_without_a_connection_for_a_long_time_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(it: Fixture) -> None:
+        for expected in (1, 2):
+            for _ in range(10):
+                await refused(it, UNREACHABLE_MS / 5)
+            lines = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+            assert len(lines) == expected
+            assert lines[0].startswith(
+                "this broker cannot connect to the broker at peer:9092 for 30 s (refused). If that"
+                " broker runs, correct its advertised.listeners"
+            )
+            it.timers.advance(UNREACHABLE_MS / 5)
+            (await it.ready()).lose()
+
+    run(test)
+
+
+@pytest.mark.parametrize("after_ms", [UNREACHABLE_MS / 20, APART_MS + 1])
+def test_a_few_failures_or_failures_far_apart_are_not_reported(
+    after_ms: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(it: Fixture) -> None:
+        for _ in range(10):
+            await refused(it, after_ms)
+        assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+    run(test)
+
+
+def test_a_broker_whose_host_does_not_respond_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(it: Fixture) -> None:
+        it.network.hold = asyncio.Event()
+        for _ in range(100):
+            if not it.channel.waiting:
+                it.send(1)
+            await asyncio.sleep(0)
+            it.timers.advance(SETTINGS.request_timeout_ms)
+        (line,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        assert "for 30 s (no response)" in line
 
     run(test)
 

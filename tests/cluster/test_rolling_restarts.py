@@ -18,6 +18,7 @@ from tests.helpers.retrying_clients import LIMIT_S, TRANSACTIONAL, RetryingClien
 PARTITIONS = 3
 FORMER = Path(__file__).parents[1] / "data" / "odradek-1093d698" / "source.tar.xz"
 """The source of the release before, so that the test needs no history of the repository."""
+HANDED_OVER = "has handed over its leaderships"
 LINE_OF_THIS_RELEASE = re.compile(r"is registered with epoch \d+ in session 0x")
 
 
@@ -49,6 +50,8 @@ def test_a_rolling_restart_shows_no_error_to_clients_that_retry(
             before = cluster.pid(broker_id)
             cluster.restart(broker_id)
             assert cluster.pid(broker_id) != before
+            # Without it the partitions have no leader until the controller notices the end.
+            assert cluster.log_text(broker_id).count(HANDED_OVER) == 1
             cluster.wait_until_in_sync()
 
         _restart_all(clients, cluster.broker_ids, restart)

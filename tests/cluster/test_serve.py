@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -170,6 +171,36 @@ def test_an_advertised_address_that_does_not_work_is_reported(processes: Process
             time.sleep(0.05)
         assert "Correct advertised.listeners" in broker.log_text()
     assert "own advertised address" not in processes.brokers[1].log_text()
+
+
+def test_a_clock_that_is_minutes_off_is_reported(processes: Processes) -> None:
+    """The node of another broker has the time of its clock and, from ZooKeeper, the right one."""
+    processes.start(1)
+    client = KazooClient(processes.zookeeper.address)
+    client.start(LIMIT_S)
+    data, _ = client.get(f"{processes.path}/brokers/ids/1")
+    node = json.loads(data)
+    node["timestamp"] = str(int(node["timestamp"]) + 630_000)
+    (node["port"],) = free_ports(1)
+    node["endpoints"] = [f"PLAINTEXT://127.0.0.1:{node['port']}"]
+    client.create(f"{processes.path}/brokers/ids/2", json.dumps(node).encode(), ephemeral=True)
+    deadline = time.monotonic() + LIMIT_S
+    while "the clock of broker 2 is 10 min" not in processes.brokers[1].log_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert "Synchronize the clocks of both machines (NTP)" in processes.brokers[1].log_text()
+    command = [sys.executable, "-m", "odradek", "cluster", "status", "--json"]
+    status = subprocess.run(
+        [*command, "--bootstrap-server", processes.bootstrap, "--zookeeper", processes.connect],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIMIT_S,
+    )
+    found = [each for each in json.loads(status.stdout)["findings"] if each["name"] == "broker 2"]
+    assert any("ahead of ZooKeeper's when it registered" in each["why"] for each in found)
+    client.stop()
+    client.close()
 
 
 def test_one_of_two_processes_that_start_together_with_an_id_is_refused(

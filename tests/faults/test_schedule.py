@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from conformance.faults.nemesis import FaultNemesis
-from conformance.faults.schedule import ALONE, DECK, KILLS, LASTING, Step, steps
+from conformance.faults.schedule import ALONE, DECK, KILLS, LASTING, Step, listed, steps
 
 
 def _names(found: list[Step]) -> list[str]:
@@ -40,3 +40,23 @@ def test_a_seed_has_the_same_steps_again_and_another_seed_has_others() -> None:
 @pytest.mark.parametrize("fault", DECK)
 def test_each_fault_of_the_deck_can_be_played(fault: str) -> None:
     assert callable(getattr(FaultNemesis, "_" + fault.replace("-", "_")))
+
+
+def test_faults_can_be_listed_by_name() -> None:
+    assert listed("kill-all,one-way+kill-leader") == [
+        Step("kill-all"),
+        Step("one-way", "kill-leader"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kill-none", "no fault kill-none, but kill-leader"),
+        ("kill-all+kill-leader", "kill-leader does not happen during kill-all"),
+        ("one-way+kill-all", "kill-all does not happen during one-way"),
+    ],
+)
+def test_a_list_of_faults_that_cannot_be_played_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        listed(text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from conformance.histories.analysis import analyse, idle
-from conformance.histories.checks import REQUERY_NS_MAX, Anomaly
+from conformance.histories.checks import NOTICED_NS_MAX, REQUERY_NS_MAX, Anomaly
 from conformance.histories.history import (
     FAIL,
     INFO,
@@ -259,6 +260,29 @@ def test_a_record_that_two_transactions_of_a_group_took() -> None:
     assert not book.forbidden()
     book.txn(reads=[(0, 0, 1)], process=3, group="g", positions={0: 1})
     assert book.forbidden() == {"reprocessed"}
+
+
+@pytest.mark.parametrize(
+    ("f", "sought", "unaware", "is_allowed"),
+    [
+        ("assign", {0: 0}, (15, 25), True),
+        ("assign", {0: 0}, (15, 19 - NOTICED_NS_MAX), False),  # it has noticed long ago
+        ("assign", {0: 0}, (26, 90), False),  # the replacement came later
+        ("assign", {0: 1}, (15, 25), False),  # the offset was the newest
+        ("subscribe", {0: 0}, (15, 25), False),  # membership protects a group
+    ],
+)
+def test_older_offsets_of_a_replaced_coordinator_are_allowed_while_it_cannot_notice(
+    f: str, sought: dict[int, int], unaware: tuple[int, int], *, is_allowed: bool
+) -> None:
+    book = Book()
+    book.send((0, 1, 0))
+    book.txn(reads=[(0, 0, 1)], process=1, group="g", positions={0: 1})
+    book.op(f, process=1, sought=sought)  # from 20 to 25
+    book.txn(reads=[(0, 0, 1)], process=1, group="g", positions={0: 1})
+    book.history.unaware.append(unaware)
+    assert ("reprocessed" not in book.forbidden()) == is_allowed
+    assert ("reprocessed" in book.allowed()) == is_allowed
 
 
 def test_a_jump_back_is_allowed_only_after_the_library_queried_the_start_offset_again() -> None:

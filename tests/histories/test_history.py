@@ -46,10 +46,12 @@ def test_faults_stuck_partitions_and_the_end_are_kept() -> None:
         json.dumps({"type": "test", "seed": 5}),
         json.dumps({"type": "fault", "f": "broker-kill", "time": 3}),
         json.dumps({"type": "stuck", "key": 1, "time": 4}),
+        json.dumps({"type": "unaware", "began": 2, "time": 4}),
         json.dumps({"type": "final", "time": 5}),
     ]
     history = parse(lines)
     assert history.test["seed"] == 5
     assert [fault["f"] for fault in history.faults] == ["broker-kill"]
     assert len(history.stuck) == 1
+    assert history.unaware == [(2, 4)]
     assert history.complete

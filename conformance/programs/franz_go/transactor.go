@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,7 +82,7 @@ func open(config *settings, dice *rand.Rand) *transactor {
 func (t *transactor) options(topics []string) []kgo.Opt {
 	onMove := func(_ context.Context, _ *kgo.Client, keys map[string][]int32) { t.onMove(keys) }
 	return []kgo.Opt{
-		kgo.SeedBrokers(t.config.Bootstrap),
+		kgo.SeedBrokers(strings.Split(t.config.Bootstrap, ",")...),
 		kgo.Dialer(dial),
 		kgo.ClientID(fmt.Sprintf("process-%d", t.config.Process)),
 		kgo.MinVersions(secondProtocol()),

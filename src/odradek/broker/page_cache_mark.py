@@ -27,6 +27,12 @@ logger = logging.getLogger(__name__)
 NAME_DIGITS = 32
 
 
+def note_name(paths: Iterable[str]) -> str:
+    """Return the name of the boot note of a broker with these log directories."""
+    digest = hashlib.sha256("\n".join(sorted(paths)).encode("utf-8", "surrogateescape"))
+    return f"odradek-{digest.hexdigest()[:NAME_DIGITS]}"
+
+
 class PageCacheMark:
     """The boot note of one broker.
 
@@ -39,8 +45,7 @@ class PageCacheMark:
     def __init__(self, files: Files, paths: Iterable[str], new_id: Callable[[], Uuid]) -> None:
         self._files = files
         self._new_id = new_id
-        digest = hashlib.sha256("\n".join(sorted(paths)).encode("utf-8", "surrogateescape"))
-        self._name = f"odradek-{digest.hexdigest()[:NAME_DIGITS]}"
+        self._name = note_name(paths)
 
     def identity(self) -> str:
         """Return the identity of the page cache, or "" if it cannot be known.

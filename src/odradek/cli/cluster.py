@@ -150,6 +150,9 @@ def elect(
     if unclean and not topics:
         raise CommandError("--unclean loses records. Name each TOPIC for which you accept that.")
     rows = cluster_elect.elect(bootstrap_server, topics or (), partitions or (), unclean=unclean)
+    if not rows and not as_json:
+        print("No partition needs an election.")
+        return
     print_rows(rows, ["topic", "partition", "result", "error"], as_json)
     if (error := cluster_elect.failed(rows)) is not None:
         raise error

@@ -266,8 +266,8 @@ def _broker(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
             name,
             f"connections from this host to its advertised address {broker.address}",
             broker.failure,
-            "If other hosts cannot connect either, correct its `advertised.listeners`, name service"
-            " or firewall.",
+            f"Start broker {broker.broker_id} if it does not run. If it runs and other hosts cannot"
+            " connect either, correct its `advertised.listeners`, name service or firewall.",
         )
     elif broker.silent is not None:
         yield Finding(

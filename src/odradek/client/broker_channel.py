@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TypeVar
 
 from odradek.client.channel_state import (
@@ -39,6 +40,14 @@ READ_BYTES = 64 * 1024
 
 LARGE_READ_BYTES = 512 * 1024
 """Most bytes of one read in place. With new memory, 1 MiB takes 1 ms."""
+
+UNREACHABLE_MS = 30_000
+"""Time without a connection after which a warning is logged, once until the next connection. The
+controller has replaced a broker that does not run by then."""
+
+APART_MS = 60_000
+"""Attempts that are further apart than this do not count as consecutive. The next attempt may begin
+`setup_timeout_max_ms` and a backoff later."""
 
 
 class _Call(Ticket):
@@ -96,6 +105,11 @@ class BrokerChannel:
         self._opening: asyncio.Task[None] | None = None
         self._timer: Timer | None = None
         self._timer_ms = 0.0
+        self._failing_ms = 0.0
+        """When the first of the consecutive attempts failed."""
+        self._failed_ms = -math.inf
+        """When the last attempt failed."""
+        self._is_reported = False
 
     def __repr__(self) -> str:
         return f"<channel to {self.address[0]}:{self.address[1]}, {self._state.phase.value}>"
@@ -181,6 +195,7 @@ class BrokerChannel:
         if self._opening is not None:
             self._opening.cancel()
             self._opening = None
+            self._not_opened("no response")
         link, self._link = self._link, None
         if link is not None:
             link.abort()
@@ -194,7 +209,25 @@ class BrokerChannel:
             if self._opening is asyncio.current_task():
                 self._opening = None
                 logger.debug("%r: cannot connect: %s", self, error)
+                self._not_opened(str(error))
                 self._perform(self._state.failed(error, self._now_ms()))
+
+    def _not_opened(self, reason: str) -> None:
+        """Log a warning if no connection could be opened for a long time."""
+        now_ms = self._now_ms()
+        if now_ms - self._failed_ms > APART_MS:
+            self._failing_ms = now_ms
+        self._failed_ms = now_ms
+        if now_ms - self._failing_ms >= UNREACHABLE_MS and not self._is_reported:
+            self._is_reported = True
+            logger.warning(
+                "this broker cannot connect to the broker at %s:%d for %d s (%s). If that broker "
+                "runs, correct its advertised.listeners, or the name service and the firewall "
+                "between both machines",
+                *self.address,
+                UNREACHABLE_MS // 1000,
+                reason,
+            )
 
     # --- callbacks of the link ---
 
@@ -203,6 +236,7 @@ class BrokerChannel:
         if self._opening is None or self._link is not None:
             return False
         self._opening = None
+        self._failed_ms, self._is_reported = -math.inf, False
         self._link = link
         self._perform(self._state.connected(self._now_ms()))
         return True

@@ -35,7 +35,7 @@ from odradek.controller.broker_changes import (
     planning_elections,
 )
 from odradek.controller.broker_registry import BrokerRegistry
-from odradek.controller.clock_check import warn_of_clocks
+from odradek.controller.clock_check import warn_at_take_over, warn_of_clocks
 from odradek.controller.controller_settings import ControllerSettings, controller_settings
 from odradek.controller.controller_term import Committed, ControllerTerm, Deposed
 from odradek.controller.election import Election, may_shut_down
@@ -402,6 +402,7 @@ class ClusterController:
         nodes = await read_brokers(self._store, self._on_brokers_watch)
         if self._interruptions != interruptions:
             return  # The watch of the brokers may have ended. A new session has queued an election.
+        warn_at_take_over(nodes, self._clock.time_ms(), self._node_id)
         writer = MetadataWriter(
             self._store, elected.epoch, elected.epoch_version, loaded.position_version
         )

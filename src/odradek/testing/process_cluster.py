@@ -7,6 +7,7 @@ brokers at their own ports, behind the proxies, and ZooKeeper for the controller
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import shutil
@@ -20,7 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypeVar
 
+from odradek.broker.page_cache_mark import note_name
 from odradek.client.blocking import BlockingClient
+from odradek.environment.files import RealFiles
 from odradek.errors import ErrorCode, KafkaError, received_code
 from odradek.launcher.child import Child, LaunchFailed, wait_for
 from odradek.launcher.plan import HOST, BrokerPlan, ZooKeeperPlan
@@ -120,6 +123,7 @@ class ProcessMethods(ClusterMethods):
         if self._home is not None:
             raise RuntimeError("the cluster is already running")
         self._home = Path(tempfile.mkdtemp(prefix="odradek-processes-"))
+        atexit.register(self.close)  # for a program that ends without `close`
         self._ports = ReservedPorts(self._count + 1)
         self._proxies = LinkProxies()
         try:
@@ -155,7 +159,7 @@ class ProcessMethods(ClusterMethods):
         plan = BrokerPlan(
             number,
             port,
-            self._home / f"broker-{number}",
+            self._log_dir(number),
             f"{HOST}:{store_port}{self._chroot}",
             {
                 "connections.max.idle.ms": "-1",
@@ -180,8 +184,15 @@ class ProcessMethods(ClusterMethods):
             self._proxies.close()
         if self._ports is not None:
             self._ports.close()
+        for number in self._processes:
+            RealFiles().remove_boot_note(note_name([str(self._log_dir(number))]))
         shutil.rmtree(self._home, ignore_errors=True)
         self._home = None
+        atexit.unregister(self.close)
+
+    def _log_dir(self, number: int) -> Path:
+        assert self._home is not None, "made by `start`"
+        return self._home / f"broker-{number}"
 
     def _remove_chroot(self) -> None:
         with contextlib.suppress(Exception), self._zookeeper_client("") as client:

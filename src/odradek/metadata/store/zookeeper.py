@@ -363,7 +363,8 @@ class ZooKeeperStore(StoreSession):
         if self._state is not SessionState.CONNECTED:
             return
         logger.warning(
-            "the connection to ZooKeeper at %s is lost. The session ends after %d ms without one",
+            "the connection to ZooKeeper at %s is lost. The session ends after %d ms without one. "
+            "Check that its servers run and that this machine reaches them",
             self._address.hosts,
             self.session_timeout_ms,
         )
