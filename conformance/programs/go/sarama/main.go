@@ -14,18 +14,28 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/IBM/sarama"
 )
 
+// sessionTimeout returns the session timeout of members: 6 s unless the environment has another one.
+func sessionTimeout() time.Duration {
+	ms, err := strconv.Atoi(os.Getenv("ODRADEK_CONFORMANCE_SESSION_MS"))
+	if err != nil {
+		ms = 6000
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
 func config() *sarama.Config {
 	c := sarama.NewConfig()
 	c.Version = sarama.MaxVersion
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.Offsets.AutoCommit.Interval = 200 * time.Millisecond
-	c.Consumer.Group.Session.Timeout = 6 * time.Second
+	c.Consumer.Group.Session.Timeout = sessionTimeout()
 	c.Consumer.Group.Heartbeat.Interval = time.Second
 	return c
 }
@@ -56,7 +66,7 @@ func consume(bootstrap, topic, group, instance string) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	consumer, err := sarama.NewConsumerGroup([]string{bootstrap}, group, c)
+	consumer, err := sarama.NewConsumerGroup(strings.Split(bootstrap, ","), group, c)
 	check(err)
 	for ctx.Err() == nil {
 		check(consumer.Consume(ctx, []string{topic}, member{}))
@@ -71,11 +81,11 @@ func producer(bootstrap, id string) sarama.SyncProducer {
 	c.Producer.Return.Successes = true
 	c.Producer.Transaction.ID = id
 	c.Net.MaxOpenRequests = 1
-	made, err := sarama.NewSyncProducer([]string{bootstrap}, c)
+	made, err := sarama.NewSyncProducer(strings.Split(bootstrap, ","), c)
 	// The broker is aborting the open transaction of the previous producer. Sarama does not retry.
 	for tries := 0; errors.Is(err, sarama.ErrConcurrentTransactions) && tries < 100; tries++ {
 		time.Sleep(100 * time.Millisecond)
-		made, err = sarama.NewSyncProducer([]string{bootstrap}, c)
+		made, err = sarama.NewSyncProducer(strings.Split(bootstrap, ","), c)
 	}
 	check(err)
 	return made
