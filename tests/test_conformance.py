@@ -9,12 +9,22 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conformance import report, run
+from conformance import report, run, targets
 from conformance.broker_kills import DOWN_S, PAUSE_S, BrokerKills, Kill, await_in_sync, planned
 from conformance.differential.allowed import ALLOWED, table
 from conformance.differential.compare import Difference, compare
-from conformance.harness import Context, Result, Skip
+from conformance.harness import (
+    KILLS_VARIABLE,
+    SESSION_KILLS_MS,
+    SESSION_MS,
+    Context,
+    Result,
+    Skip,
+    patient_s,
+)
 from conformance.targets import BROKER, CLUSTER, KILLS, TARGETS
+
+from testkit.peer.cluster import SESSION_MS as SESSION_OF_BROKERS_MS
 
 DEVIATIONS = Path(__file__).resolve().parent.parent / "docs" / "deviations.md"
 
@@ -139,6 +149,27 @@ class FastKills(BrokerKills):
 
     def _missing(self) -> list[str]:
         return []
+
+
+def test_sessions_under_kills_outlast_the_session_of_a_killed_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[dict[str, str]] = []
+    monkeypatch.setitem(
+        targets.CLUSTER_STARTERS, "odradek", lambda _, properties: started.append(properties)
+    )
+    for target in (CLUSTER, KILLS):
+        targets.start(target, "odradek", Path(), {"node.id": "0"})
+    assert started[0] == {"node.id": "0"}
+    assert started[1] == {"node.id": "0", **targets.SHORT_SESSIONS}
+    assert SESSION_MS == SESSION_OF_BROKERS_MS < SESSION_KILLS_MS
+
+
+def test_waits_are_longer_while_brokers_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KILLS_VARIABLE, raising=False)
+    assert patient_s(90.0) == 90.0
+    monkeypatch.setenv(KILLS_VARIABLE, "1")
+    assert patient_s(90.0) == 270.0
 
 
 def test_each_killed_broker_is_started_before_the_next_kill() -> None:
