@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conformance import report, run, targets
+from conformance import page, report, run, targets
 from conformance.broker_kills import DOWN_S, PAUSE_S, BrokerKills, Kill, await_in_sync, planned
 from conformance.differential.allowed import ALLOWED, table
 from conformance.differential.compare import Difference, compare
@@ -22,9 +22,10 @@ from conformance.harness import (
     Skip,
     patient_s,
 )
+from conformance.parts import LIMIT_MINUTES, PARTS, START_S
 from conformance.targets import BROKER, CLUSTER, KILLS, TARGETS
 
-from testkit.peer.cluster import SESSION_MS as SESSION_OF_BROKERS_MS
+from testkit.peer import cluster
 
 DEVIATIONS = Path(__file__).resolve().parent.parent / "docs" / "deviations.md"
 
@@ -156,13 +157,13 @@ def test_sessions_under_kills_outlast_the_session_of_a_killed_broker(
 ) -> None:
     started: list[dict[str, str]] = []
     monkeypatch.setitem(
-        targets.CLUSTER_STARTERS, "odradek", lambda _, properties: started.append(properties)
+        cluster.CLUSTER_STARTERS, "odradek", lambda _, properties: started.append(properties)
     )
     for target in (CLUSTER, KILLS):
         targets.start(target, "odradek", Path(), {"node.id": "0"})
     assert started[0] == {"node.id": "0"}
     assert started[1] == {"node.id": "0", **targets.SHORT_SESSIONS}
-    assert SESSION_MS == SESSION_OF_BROKERS_MS < SESSION_KILLS_MS
+    assert SESSION_MS == cluster.SESSION_MS < SESSION_KILLS_MS
 
 
 def test_waits_are_longer_while_brokers_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,19 +174,19 @@ def test_waits_are_longer_while_brokers_are_killed(monkeypatch: pytest.MonkeyPat
 
 
 def test_each_killed_broker_is_started_before_the_next_kill() -> None:
-    cluster = FakeCluster()
-    with FastKills(cluster, Random(1)) as kills:  # type: ignore[arg-type]
-        cluster.several.wait()
+    fake = FakeCluster()
+    with FastKills(fake, Random(1)) as kills:  # type: ignore[arg-type]
+        fake.several.wait()
     assert kills.failure == ""
-    assert kills.count == len(cluster.calls) // 2 >= 3
-    for killed, started in zip(cluster.calls[::2], cluster.calls[1::2], strict=True):
+    assert kills.count == len(fake.calls) // 2 >= 3
+    for killed, started in zip(fake.calls[::2], fake.calls[1::2], strict=True):
         assert (killed[0], started[0]) == ("kill", "restart") and killed[1] == started[1]
 
 
 def test_a_broker_that_does_not_start_again_is_a_failure_of_the_cluster() -> None:
-    cluster = FakeCluster(fails=True)
-    with FastKills(cluster, Random(1)) as kills:  # type: ignore[arg-type]
-        cluster.several.wait()
+    fake = FakeCluster(fails=True)
+    with FastKills(fake, Random(1)) as kills:  # type: ignore[arg-type]
+        fake.several.wait()
     assert kills.failure.endswith("ended while starting")
 
 
@@ -194,20 +195,97 @@ def test_replicas_that_stay_out_of_sync_are_named() -> None:
         await_in_sync(lambda: ["pages-0"], 0)
 
 
-def test_the_reports_of_targets_have_pages_of_their_own(tmp_path: Path) -> None:
-    assert len({path for target in TARGETS for path in report.paths(target)}) == 2 * len(TARGETS)
-    stored = report.Report(
-        runs={"kcat": report.Run("c" * 40, "2026-11-26")},
-        results={name: [Result("kcat", "a test", "passed", 1.0)] for name in run.NAMES},
-        kills={"odradek": {"kcat": 4}, "kafka": {"kcat": 3}},
-    )
-    report.save(stored, run.SUITES, tmp_path / "results.json")
+def _report(seed: int | None = None, **kills: int) -> report.Report:
+    recorded = report.Report()
+    for name in report.NAMES:
+        of_run = report.Run("c" * 40, f"2026-11-2{len(name)}", seed=seed)
+        rows = [Result("kcat", "a test", "passed", 1.0)]
+        counts = {"kcat": kills[name]} if name in kills else {}
+        recorded.record(name, ["kcat"], of_run, rows, counts)
+    return recorded
+
+
+def _page(**reports: report.Report) -> str:
+    suites = {
+        target: ("kcat", "spark", "moving_in")[: 3 if target == BROKER else 2] for target in TARGETS
+    }
+    return page.page({each: reports.get(each, report.Report()) for each in TARGETS}, suites)
+
+
+def test_the_page_shows_kills_with_seed_commit_and_date(tmp_path: Path) -> None:
+    report.save(_report(7, kafka=3, odradek=4), run.SUITES, tmp_path / "results.json")
     loaded = report.load(tmp_path / "results.json")
-    assert loaded.kills == stored.kills
-    page = report.page(loaded, ["kcat"], KILLS)
-    assert page.startswith("# Conformance while brokers are killed\n")
-    assert "| kcat | 1 / 0 / 0 (3 kills) | 1 / 0 / 0 (4 kills) |" in page
-    assert "kills)" not in report.page(replace(loaded, kills={}), ["kcat"], CLUSTER)
+    assert loaded == _report(7, kafka=3, odradek=4)
+    shown = _page(kills=loaded)
+    row = "| kcat | 1 / 0 / 0 | 3 | 2026-11-25 | 1 / 0 / 0 | 4 | 2026-11-27 | `ccccccc` | 7 |"
+    assert row in shown.partition("## Results while brokers are killed")[2]
+
+
+def test_the_page_names_what_was_not_run() -> None:
+    three_brokers = _report()
+    del three_brokers.runs["kafka"]["kcat"]
+    shown = _page(broker=_report(), cluster=three_brokers)
+    _, one, rest = re.split("## Results on one broker|## Results on three brokers", shown)
+    three, killed = rest.split("## Results while brokers are killed")
+    assert "Not run with Odradek: spark, moving_in.\n" in one and "own" not in one
+    assert "| kcat | not run |  | 1 / 0 / 0 | 2026-11-27 | `ccccccc` |" in three
+    assert "Not run with Kafka: kcat, spark.\n" in three
+    assert "These suites only start brokers of their own, on one broker: moving_in.\n" in three
+    assert "Not run with Odradek: kcat, spark.\n" in killed
+
+
+COLUMNS = ("one broker", "killed brokers")
+
+
+def test_a_case_has_a_column_for_each_target_of_which_its_suite_was_run() -> None:
+    killed = _report(1)
+    killed.record("odradek", ["kcat"], report.Run("d" * 40, ""), [], {})
+    section = _page(broker=_report(), kills=killed).partition("## kcat\n")[2]
+    heads = (
+        "one broker: Kafka | one broker: Odradek | killed brokers: Kafka | killed brokers: Odradek"
+    )
+    assert f"| case | CI | {heads} |  |" in section
+    assert "| a test |  | passed | passed | passed | - |  |" in section
+
+
+def test_results_of_one_broker_replace_only_its_own() -> None:
+    recorded = _report()
+    row = Result("kcat", "a test", "failed", 2.0)
+    recorded.record("kafka", ["kcat"], report.Run("d" * 40, "later"), [row], {})
+    assert [each.outcome for each in recorded.results["kafka"]] == ["failed"]
+    assert [each.outcome for each in recorded.results["odradek"]] == ["passed"]
+    assert recorded.runs["odradek"]["kcat"].commit == "c" * 40
+    assert (recorded.seconds("kafka", "kcat"), recorded.seconds("kafka", "spark")) == (2.0, None)
+
+
+def test_the_parts_of_a_run_have_each_suite_of_each_target_once() -> None:
+    for target in TARGETS:
+        for name in report.NAMES:
+            of_target = [
+                suite
+                for part in PARTS.values()
+                if part.target == target and name in part.brokers
+                for suite in part.suites(run.suites_of(target))
+            ]
+            assert sorted(of_target) == sorted(run.suites_of(target))
+
+
+def test_no_part_takes_more_than_an_hour_by_its_recorded_results() -> None:
+    for part in PARTS.values():
+        suites = part.suites(run.suites_of(part.target))
+        minutes = part.minutes(suites, report.load(report.path_of(part.target)))
+        assert minutes is None or minutes <= LIMIT_MINUTES, part.name
+    assert PARTS["cluster-clients-kafka"].minutes(("kcat",), _report()) == (1 + START_S) / 60
+    assert PARTS["cluster-clients-kafka"].minutes(("kcat", "spark"), _report()) is None
+
+
+def test_the_page_is_the_one_of_the_recorded_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = page.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "conformance.md")
+    run.render()
+    assert page.PAGE.read_text(encoding="utf-8") == recorded
 
 
 def test_a_case_gets_the_log_directory_of_the_leader(
