@@ -48,6 +48,8 @@ RETRIED = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.NOT_COORDINA
 """Errors of requests to a broker that was killed. -137 is librdkafka's _DESTROY_BROKER, for which
 its Python binding has no name: the broker left the metadata before it responded."""
 RETRY_S = 0.5
+RESTARTS_MAX = 5
+ERRORS_SHOWN = 1000
 SEED = 5
 MEMBERS = "members join, leave and are killed"
 STATIC = "a static member killed and back"
@@ -79,8 +81,29 @@ def transaction_cases(name: str, command: Command) -> tuple[Case, ...]:
 class Member:
     """A consumer process and the file to which it writes the records that it sees."""
 
-    process: subprocess.Popen[bytes]
+    command: list[str]
     output: Path
+    process: subprocess.Popen[bytes]
+    restarts: int = 0
+
+    @classmethod
+    def start(cls, command: list[str], output: Path) -> Member:
+        return cls(command, output, _started(command, output))
+
+    @property
+    def errors(self) -> str:
+        return _errors(self.output).read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the process ended with an error. A killed one did not."""
+        return (self.process.poll() or 0) > 0
+
+    def restart(self) -> None:
+        """Start a failed process again, as a supervisor does."""
+        print(f"--- a member ended: {self.errors[-ERRORS_SHOWN:]}", file=sys.stderr)
+        self.restarts += 1
+        self.process = _started(self.command, self.output)
 
     def seen(self) -> list[tuple[int, int]]:
         lines = self.output.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -99,8 +122,22 @@ class Member:
             raise stacks.hung("the member does not leave") from None
 
 
+def _errors(output: Path) -> Path:
+    return output.with_suffix(".err")
+
+
+def _started(command: list[str], output: Path) -> subprocess.Popen[bytes]:
+    """Start a process. Its output is added to the file, and its errors to a file beside."""
+    with output.open("ab") as out, _errors(output).open("ab") as err:
+        return subprocess.Popen(command, stdout=out, stderr=err)
+
+
 @dataclass(slots=True)
 class Group:
+    """The members of a group. While brokers are killed, members that end with an error are started
+    again: not every client survives the loss of a broker at its own start.
+    """
+
     context: Context
     command: list[str]
     topic: str
@@ -110,9 +147,7 @@ class Group:
     def join(self, instance: str = "") -> Member:
         output = self.context.work / self.context.topic("member")
         words = [*self.command, "consume", self.context.bootstrap, self.topic, self.name, instance]
-        with output.open("wb") as out, output.with_suffix(".err").open("wb") as err:
-            process = subprocess.Popen(words, stdout=out, stderr=err)
-        self.members.append(Member(process, output))
+        self.members.append(Member.start(words, output))
         return self.members[-1]
 
     def until_seen(self, total: int) -> None:
@@ -124,11 +159,18 @@ class Group:
         while not condition():
             if time.monotonic() > deadline:
                 raise stacks.hung(f"never {what}: {self._counts()}")
+            for member in self.members:
+                if member.has_failed:
+                    self._failed(member)
             time.sleep(0.1)
 
+    def _failed(self, member: Member) -> None:
+        limit = RESTARTS_MAX if self.context.kills else 0
+        assert member.restarts < limit, f"a member ended: {member.errors[-ERRORS_SHOWN:]}"
+        member.restart()
+
     def _counts(self) -> list[Any]:
-        errors = [m.output.with_suffix(".err").read_text(encoding="utf-8") for m in self.members]
-        return [(len(m.seen()), text[-300:]) for m, text in zip(self.members, errors, strict=True)]
+        return [(len(m.seen()), m.restarts, m.errors[-300:]) for m in self.members]
 
     def end(self) -> None:
         for member in self.members:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,16 +14,19 @@ from conformance import page, report, run, targets
 from conformance.broker_kills import DOWN_S, PAUSE_S, BrokerKills, Kill, await_in_sync, planned
 from conformance.differential.allowed import ALLOWED, table
 from conformance.differential.compare import Difference, compare
+from conformance.franz_go import RACES, repeat_races
 from conformance.harness import (
     KILLS_VARIABLE,
     SESSION_KILLS_MS,
     SESSION_MS,
     Context,
+    Outcome,
     Result,
     Skip,
     patient_s,
 )
 from conformance.parts import LIMIT_MINUTES, PARTS, START_S
+from conformance.program_cases import Group
 from conformance.targets import BROKER, CLUSTER, KILLS, TARGETS
 
 from testkit.peer import cluster
@@ -171,6 +175,50 @@ def test_waits_are_longer_while_brokers_are_killed(monkeypatch: pytest.MonkeyPat
     assert patient_s(90.0) == 90.0
     monkeypatch.setenv(KILLS_VARIABLE, "1")
     assert patient_s(90.0) == 270.0
+
+
+def test_only_a_test_with_a_race_is_repeated_and_only_until_it_passes() -> None:
+    names: list[str] = []
+
+    def third_time(pattern: str) -> list[Outcome]:
+        names.append(pattern)
+        return [Outcome(RACES[0], "passed" if len(names) == 2 else "failed", 1.0)]
+
+    failed = [Outcome(name, "failed", 1.0, "no record") for name in (RACES[0], "TestPing")]
+    first, second = repeat_races(failed, third_time)
+    assert (first.outcome, first.reason) == ("passed", "at attempt 3, for a race of the test")
+    assert second == failed[1]
+    assert names == [f"^{RACES[0]}$"] * 2
+    never = repeat_races(failed, lambda _: [Outcome(RACES[0], "failed", 1.0)])
+    assert never == failed
+
+
+@pytest.mark.parametrize("kills", [True, False])
+def test_members_that_fail_are_started_again_only_while_brokers_are_killed(
+    tmp_path: Path, kills: bool
+) -> None:
+    program = """
+import pathlib, sys, time
+marker = pathlib.Path(sys.argv[-2] + ".marker")
+if not marker.exists():
+    marker.touch()
+    sys.exit("no broker responds")
+print(0, 7, flush=True)
+time.sleep(600)
+"""
+    context = Context("127.0.0.1:1", tmp_path, kills=kills)
+    topic = str(tmp_path / "topic")
+    group = Group(context, [sys.executable, "-c", program], topic, str(tmp_path / "group"))
+    member = group.join()
+    try:
+        if kills:
+            group.until_seen(1)
+            assert (member.seen(), member.restarts) == ([(0, 7)], 1)
+        else:
+            with pytest.raises(AssertionError, match="a member ended: no broker responds"):
+                group.until_seen(1)
+    finally:
+        group.end()
 
 
 def test_each_killed_broker_is_started_before_the_next_kill() -> None:
