@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from conformance.harness import Result
-from conformance.known import KNOWN
+from conformance.known import KNOWN, KNOWN_ON_CLUSTERS
 from conformance.report import DOCS, NAMES, Report, Run, short
 from conformance.targets import BROKER, CLUSTER, KILLS, TARGETS
 from testkit.peer.artifacts import KAFKA_VERSION
@@ -136,8 +136,9 @@ def _cases(reports: Reports, suites: Suites, suite: str) -> str:
 def _note(suite: str, case: str, results: Mapping[tuple[str, str], Result | None]) -> str:
     """Return the known cause, or the reason of the first result that has one, Odradek's first."""
     found = [each for (_, name), each in results.items() if each and name == "odradek"]
-    if any(each.outcome == "failed" for each in found) and (suite, case) in KNOWN:
-        return KNOWN[suite, case]
+    known = {**KNOWN_ON_CLUSTERS, **KNOWN}.get((suite, case))
+    if known and any(each.outcome == "failed" for each in found):
+        return known
     found += [each for (_, name), each in results.items() if each and name == "kafka"]
     return next((text for each in found if (text := short(each.reason))), "")
 

@@ -67,6 +67,16 @@ def test_failure_with_a_known_cause_must_leave_the_list_when_it_passes(
     assert reported.startswith("PASSED, though known to fail")
 
 
+def test_a_known_failure_of_clusters_may_pass_there_and_is_a_failure_on_one_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(run.KNOWN_ON_CLUSTERS, ("suite", "a test"), "the cause")
+    for target in (CLUSTER, KILLS):
+        for outcome in ("failed", "passed"):
+            assert run._judge([result(outcome)], [result("passed")], target) == []
+    assert run._judge([result("failed")], [result("passed")], BROKER) != []
+
+
 def test_a_case_that_passed_on_kafka_and_did_not_run_is_reported() -> None:
     theirs = [result("passed"), result("passed", "another"), result("skipped", "a third")]
     assert run._missing([result("skipped", "the whole suite")], theirs[1:]) == [
