@@ -48,7 +48,8 @@ RETRIED = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.NOT_COORDINA
 """Errors of requests to a broker that was killed. -137 is librdkafka's _DESTROY_BROKER, for which
 its Python binding has no name: the broker left the metadata before it responded."""
 RETRY_S = 0.5
-RESTARTS_MAX = 5
+RESTARTS_MAX = 30
+RESTART_PAUSE_S = 1.0
 ERRORS_SHOWN = 1000
 SEED = 5
 MEMBERS = "members join, leave and are killed"
@@ -167,6 +168,7 @@ class Group:
     def _failed(self, member: Member) -> None:
         limit = RESTARTS_MAX if self.context.kills else 0
         assert member.restarts < limit, f"a member ended: {member.errors[-ERRORS_SHOWN:]}"
+        time.sleep(RESTART_PAUSE_S)
         member.restart()
 
     def _counts(self) -> list[Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conformance import page, report, run, targets
+from conformance import page, program_cases, report, run, targets
 from conformance.broker_kills import DOWN_S, PAUSE_S, BrokerKills, Kill, await_in_sync, planned
 from conformance.differential.allowed import ALLOWED, table
 from conformance.differential.compare import Difference, compare
@@ -205,8 +205,9 @@ def test_only_a_test_with_a_race_is_repeated_and_only_until_it_passes() -> None:
 
 @pytest.mark.parametrize("kills", [True, False])
 def test_members_that_fail_are_started_again_only_while_brokers_are_killed(
-    tmp_path: Path, kills: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: bool
 ) -> None:
+    monkeypatch.setattr(program_cases, "RESTART_PAUSE_S", 0.0)
     program = """
 import pathlib, sys, time
 marker = pathlib.Path(sys.argv[-2] + ".marker")

@@ -40,6 +40,11 @@ func config() *sarama.Config {
 	return c
 }
 
+const abortable = sarama.ProducerTxnFlagAbortableError | sarama.ProducerTxnFlagFatalError
+
+// kills: brokers are killed during the run.
+var kills = os.Getenv("ODRADEK_CONFORMANCE_KILLS") != ""
+
 type member struct{}
 
 func (member) Setup(sarama.ConsumerGroupSession) error   { return nil }
@@ -102,19 +107,38 @@ func send(p sarama.SyncProducer, topic string, n int) error {
 	return nil
 }
 
+// retried repeats a call while brokers are killed, unless the producer has one of the final states.
+func retried(p sarama.SyncProducer, final sarama.ProducerTxnStatusFlag, call func() error) error {
+	err := call()
+	for tries := 0; kills && err != nil && p.TxnStatus()&final == 0 && tries < 300; tries++ {
+		time.Sleep(100 * time.Millisecond)
+		err = call()
+	}
+	return err
+}
+
 func transact(bootstrap, topic, id string, count, seed int, source, group string) {
 	p, dice := producer(bootstrap, id), rand.New(rand.NewSource(int64(seed)))
 	for n := 0; n < count; n++ {
 		check(p.BeginTxn())
-		check(send(p, topic, n))
-		offsets := []*sarama.PartitionOffsetMetadata{{Partition: 0, Offset: int64(n + 1)}}
-		to := map[string][]*sarama.PartitionOffsetMetadata{source: offsets}
-		check(p.AddOffsetsToTxn(to, group))
-		if dice.Intn(3) == 0 {
-			check(p.AbortTxn())
+		aborts := dice.Intn(3) == 0
+		err := send(p, topic, n)
+		if err == nil {
+			offsets := []*sarama.PartitionOffsetMetadata{{Partition: 0, Offset: int64(n + 1)}}
+			to := map[string][]*sarama.PartitionOffsetMetadata{source: offsets}
+			err = retried(p, abortable, func() error { return p.AddOffsetsToTxn(to, group) })
+		}
+		if err == nil && !aborts {
+			err = retried(p, abortable, p.CommitTxn)
+		}
+		// The death of a broker may end a transaction with an error. Then it is aborted.
+		if err != nil || aborts {
+			if err != nil && !kills {
+				log.Fatal(err)
+			}
+			check(retried(p, sarama.ProducerTxnFlagFatalError, p.AbortTxn))
 			fmt.Println("abort", n)
 		} else {
-			check(p.CommitTxn())
 			fmt.Println("commit", n)
 		}
 	}
