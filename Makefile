@@ -50,9 +50,12 @@ evidence-%: venv java    ## one experiment, at most 60 minutes; continues where 
 bench-commits: venv      ## the rows of `bench` at two commits: make bench-commits BASE=commit [HEAD=commit]
 	$(PY) -m benchmarks.commits_compared $(BASE) $(HEAD) $(ARGS)
 
-conformance: venv java conformance-packages   ## the foreign suites and single requests against Odradek and Apache Kafka (needs Maven and kcat)
-	$(PY) -m conformance run $(ARGS)
+conformance: venv java conformance-packages   ## the foreign suites and single requests against Odradek and Apache Kafka, for hours, part by part (needs Maven and kcat)
+	$(PY) -m conformance $(if $(ARGS),run $(ARGS),all)
 	$(if $(ARGS),,$(PY) -m conformance.differential --report docs/differential.md)
+
+conformance-%: venv java conformance-packages   ## one part of `conformance`, at most 60 minutes: `python -m conformance parts` lists them
+	$(PY) -m conformance run --part $* $(ARGS)
 
 conformance-ci: venv java conformance-packages
 	$(PY) -m conformance run --subset ci $(ARGS)

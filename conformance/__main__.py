@@ -1,6 +1,13 @@
-"""`python -m conformance run`: run all suites against Odradek, then against Apache Kafka.
+"""`python -m conformance`: run the suites of other authors against Odradek and Apache Kafka.
 
-Run all cases on both brokers and write the pages of the documentation.
+Run everything, part by part, on one broker, on a cluster, and while brokers are killed. Record the
+results and write docs/conformance.md. This takes hours. List the parts, and run one of them.
+
+    python -m conformance all
+    python -m conformance parts
+    python -m conformance run --part cluster-tools-odradek
+
+Run all cases on one broker of both kinds, without a record of the results.
 
     python -m conformance run
 
@@ -21,7 +28,7 @@ List the names of the cases.
 
     python -m conformance list [--subset ci]
 
-Write the pages again, such as docs/conformance.md from docs/conformance.json, without a run.
+Write docs/conformance.md again from the recorded results, without a run.
 
     python -m conformance render
 
@@ -34,7 +41,19 @@ from __future__ import annotations
 import argparse
 import sys
 
-from conformance.run import NAMES, SUITES, Plan, list_cases, render, run_all, suites_of
+from conformance.parts import PARTS
+from conformance.report import NAMES
+from conformance.run import (
+    SUITES,
+    Plan,
+    list_cases,
+    list_parts,
+    render,
+    run_all,
+    run_part,
+    run_parts,
+    suites_of,
+)
 from conformance.targets import BROKER, TARGETS
 
 
@@ -44,8 +63,9 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=__doc__,
     )
-    parser.add_argument("verb", choices=["run", "list", "render"])
+    parser.add_argument("verb", choices=["run", "all", "parts", "list", "render"])
     parser.add_argument("--only", action="append", default=[], metavar="SUITE", choices=SUITES)
+    parser.add_argument("--part", choices=PARTS, help="instead of --only, --broker and --target")
     parser.add_argument("--subset", choices=["ci"])
     parser.add_argument(
         "--broker", action="append", choices=NAMES, help="one of the two; given twice: both"
@@ -53,6 +73,13 @@ def main() -> None:
     parser.add_argument("--target", choices=TARGETS, default=BROKER)
     parser.add_argument("--seed", type=int, default=1, help="of the kills")
     options = parser.parse_args()
+    if options.verb == "parts":
+        list_parts()
+        return
+    if options.verb == "all":
+        sys.exit(run_parts(options.seed))
+    if options.verb == "run" and options.part:
+        sys.exit(run_part(PARTS[options.part], options.seed))
     suites = tuple(options.only) or suites_of(options.target)
     if left_out := [each for each in suites if each not in suites_of(options.target)]:
         parser.error(f"{', '.join(left_out)} start brokers of their own: use --target {BROKER}")

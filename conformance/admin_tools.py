@@ -15,7 +15,7 @@ from collections.abc import Callable
 from confluent_kafka.admin import AdminClient
 
 from conformance.adapters.java import produce_load, tool
-from conformance.harness import Case, Context, main
+from conformance.harness import SESSION_KILLS_MS, Case, Context, main, patient_s
 from testkit.topics import create_topic
 
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -34,7 +34,7 @@ def _refused(context: Context, name: str, *arguments: str) -> str:
 
 def _until(described: Callable[[], str], expected: Callable[[str], bool]) -> str:
     """Wait for a change: Kafka responds before all of its components have applied it."""
-    deadline = time.monotonic() + AWAY_S
+    deadline = time.monotonic() + patient_s(AWAY_S)
     while not expected(said := described()):
         assert time.monotonic() < deadline, said
         time.sleep(0.2)
@@ -132,10 +132,15 @@ def _groups(context: Context) -> None:
     said = _until(
         lambda: tool(context, CONFIGS, "--describe", *entity), lambda text: "50000" in text
     )
+    of_broker = (
+        f"STATIC_BROKER_CONFIG:group.consumer.session.timeout.ms={SESSION_KILLS_MS}, "
+        if context.kills
+        else ""
+    )
     for line in (
         f"Dynamic configs for group {group} are:",
         "consumer.session.timeout.ms=50000 sensitive=false synonyms="
-        "{DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000, "
+        f"{{DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000, {of_broker}"
         "DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}",
     ):
         assert line in said, said

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from conformance import stacks
@@ -26,6 +28,12 @@ TESTS = (
 )
 RECORDS = 50_000
 SUITE_TIMEOUT_S = 900.0
+RACES = ("Test848RegexBrokerResolves",)
+"""Tests with a race of their own. On three brokers this one failed in 5 of 30 runs with Kafka,
+and in 8 of 30 with Odradek. It counts topics of which it has seen a record, `__consumer_offsets`
+included, and then expects records of two others."""
+RACES_MAX = 5
+"""How often a failed test of `RACES` is repeated. A defect of a broker fails every time."""
 VERDICTS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
@@ -39,22 +47,37 @@ def _run(context: Context) -> list[Outcome]:
         "KGO_TEST_RECORDS": str(RECORDS),
         "KGO_LOG_LEVEL": "none",
     }
-    command = [
-        go,
-        "test",
-        "-json",
-        "-count=1",
-        f"-timeout={SUITE_TIMEOUT_S:.0f}s",
-        f"-run=^Test({TESTS})",
-        PACKAGE,
+
+    def test(pattern: str) -> list[Outcome]:
+        options = ["-json", "-count=1", f"-timeout={SUITE_TIMEOUT_S:.0f}s", f"-run={pattern}"]
+        command = [go, "test", *options, PACKAGE]
+        limit_s = SUITE_TIMEOUT_S + 60
+        done = stacks.run(command, cwd=MODULE, environment=environment, timeout_s=limit_s)
+        found = _outcomes(done.stdout)
+        if done.returncode != 0:
+            print(_printed(done.stdout)[-stacks.STACKS_CHARACTERS :], file=sys.stderr)
+        if not found:
+            reason = (done.stderr or done.stdout)[-300:]
+            raise Skip(f"Go could not build franz-go's tests: {reason}")
+        return found
+
+    return repeat_races(test(f"^Test({TESTS})"), test)
+
+
+def repeat_races(outcomes: list[Outcome], test: Callable[[str], list[Outcome]]) -> list[Outcome]:
+    """Repeat the failed tests of `RACES`, until they pass or the limit is reached."""
+
+    def repeated(failed: Outcome) -> Outcome:
+        for attempt in range(2, RACES_MAX + 2):
+            (last,) = test(f"^{failed.name}$")
+            if last.outcome != "failed":
+                return replace(last, reason=f"at attempt {attempt}, for a race of the test")
+        return failed
+
+    return [
+        repeated(each) if each.name in RACES and each.outcome == "failed" else each
+        for each in outcomes
     ]
-    done = stacks.run(command, cwd=MODULE, environment=environment, timeout_s=SUITE_TIMEOUT_S + 60)
-    found = _outcomes(done.stdout)
-    if done.returncode != 0:
-        print(_printed(done.stdout)[-stacks.STACKS_CHARACTERS :], file=sys.stderr)
-    if not found:
-        raise Skip(f"Go could not build franz-go's tests: {(done.stderr or done.stdout)[-300:]}")
-    return found
 
 
 def _outcomes(output: str) -> list[Outcome]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import subprocess
 import time
@@ -22,7 +23,7 @@ from conformance import stacks
 from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import TOOLS, tool
-from conformance.harness import Case, Context, Skip, main
+from conformance.harness import SESSION_VARIABLE, Case, Context, Skip, main, patient_s
 from testkit.peer import PeerUnavailable, java_command
 from testkit.topics import create_topic
 
@@ -67,7 +68,7 @@ def _commit(context: Context, group: str, offsets: dict[TopicPartition, int]) ->
     asked = ConsumerGroupTopicPartitions(group, expected)
     admin = AdminClient({"bootstrap.servers": context.bootstrap})
     for future in admin.alter_consumer_group_offsets([asked]).values():
-        future.result(AWAY_S)
+        future.result(patient_s(AWAY_S))
 
 
 @contextmanager
@@ -92,7 +93,7 @@ def _members(
     try:
         for member in members:
             member.subscribe([topic])
-        deadline = time.monotonic() + AWAY_S
+        deadline = time.monotonic() + patient_s(AWAY_S)
         while not all(member.assignment() for member in members):
             assert time.monotonic() < deadline, "no assignment"
             for member in members:
@@ -254,10 +255,10 @@ def _consumed(context: Context, topic: str) -> set[tuple[int, int]]:
 
 
 def _until(what: str, condition: Any) -> None:
-    deadline = time.monotonic() + AWAY_S
+    deadline = time.monotonic() + patient_s(AWAY_S)
     while not condition():
         if time.monotonic() > deadline:
-            raise stacks.hung(f"no {what} within {AWAY_S:g} s")
+            raise stacks.hung(f"no {what} within {patient_s(AWAY_S):g} s")
         time.sleep(0.2)
 
 
@@ -267,7 +268,7 @@ def _verifiable(context: Context, protocol: str) -> None:
     create_topic(context.bootstrap, topic, partitions=4)
     words = ["--topic", topic, "--group-id", group, "--group-protocol", protocol]
     words += ["--reset-policy", "earliest"]
-    words += ["--session-timeout", "6000"] if protocol == "classic" else []
+    words += ["--session-timeout", os.environ[SESSION_VARIABLE]] if protocol == "classic" else []
     start = functools.partial(_start, context, "VerifiableConsumer", *words)
     running = [start(), start()]
     try:
@@ -284,7 +285,7 @@ def _verifiable(context: Context, protocol: str) -> None:
         running[1].terminate()
         running[2].terminate()
         for process in running:
-            process.wait(AWAY_S)
+            process.wait(patient_s(AWAY_S))
     finally:
         for process in running:
             process.kill()

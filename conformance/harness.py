@@ -26,8 +26,24 @@ from testkit.topics import leader
 
 KILLS_VARIABLE = "ODRADEK_CONFORMANCE_KILLS"
 """Set in the environment of all clients while brokers are killed."""
+SESSION_VARIABLE = "ODRADEK_CONFORMANCE_SESSION_MS"
+"""The session timeout in ms of the members that a case kills, in the environment of programs."""
+SESSION_MS = 6_000
+SESSION_KILLS_MS = 15_000
+"""The same while brokers are killed: a new coordinator serves after the session of the old broker,
+which has 6 s. With sessions of 6 s librdkafka's static members commit without their member id when
+their own session ends first, and are fenced for ever."""
+PATIENCE = 3
+"""Limits of waits are so many times as long while brokers are killed."""
 CASE_TIMEOUT_S = 1200.0  # the first case with Java may have to fetch it
 ENDED_S = 15.0  # for the thread of a case after its processes were ended
+
+
+def patient_s(limit_s: float) -> float:
+    """Return a limit of a wait, longer while brokers are killed: each new coordinator restarts the
+    sessions of its groups.
+    """
+    return limit_s * PATIENCE if KILLS_VARIABLE in os.environ else limit_s
 
 
 class Skip(Exception):
@@ -186,6 +202,7 @@ def main(suite: str, cases: Sequence[Case], argv: Sequence[str] | None = None) -
     stacks.prepare_environment()
     if options.kills:
         os.environ[KILLS_VARIABLE] = "1"
+    os.environ[SESSION_VARIABLE] = str(SESSION_KILLS_MS if options.kills else SESSION_MS)
     signal.signal(signal.SIGTERM, _terminated)
     failed = False
     with tempfile.TemporaryDirectory(prefix="conformance-") as work:

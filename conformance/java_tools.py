@@ -10,7 +10,7 @@ from pathlib import Path
 from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import JavaClient, produce_load, tool
-from conformance.harness import Case, Context, main
+from conformance.harness import Case, Context, main, patient_s
 from testkit.topics import create_topic
 
 AWAY_S = 120.0
@@ -157,7 +157,7 @@ def _topics(context: Context) -> None:
     described = tool(context, "TopicCommand", "--describe", "--topic", topic)
     assert described.count("Leader: ") == 5, described
     tool(context, "TopicCommand", "--delete", "--topic", topic)
-    deadline = time.monotonic() + AWAY_S
+    deadline = time.monotonic() + patient_s(AWAY_S)
     while topic in tool(context, "TopicCommand", "--list").split():
         assert time.monotonic() < deadline, "the topic is still listed"
     tool(context, "TopicCommand", "--create", "--topic", topic)

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from conformance import stacks
-from conformance.harness import Case, Context, Skip, main
+from conformance.harness import Case, Context, Skip, main, patient_s
 from testkit.peer import PeerUnavailable, java_command
 from testkit.peer.artifacts import program_class_path
 from testkit.peer.server import HOST, free_ports
@@ -101,7 +101,7 @@ class _Worker:
             return None
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        deadline = time.monotonic() + AWAY_S
+        deadline = time.monotonic() + patient_s(AWAY_S)
         while not (got := condition()):
             assert self.process is not None and self.process.poll() is None, self.output()
             if time.monotonic() > deadline:

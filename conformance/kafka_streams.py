@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from conformance import stacks
 from conformance.adapters.base import idempotence
-from conformance.harness import Case, Context, Skip, main
+from conformance.harness import Case, Context, Skip, main, patient_s
 from testkit.peer import PeerUnavailable, java_command
 from testkit.peer.artifacts import program_class_path
 from testkit.topics import create_topic
@@ -118,7 +118,7 @@ def _run(
     half = EACH // 2 + numbers.randrange(EACH // 4)
     sums.send(numbers, EACH)
     expected = began + EACH if last else began + half
-    deadline = time.monotonic() + AWAY_S
+    deadline = time.monotonic() + patient_s(AWAY_S)
     while sums.count() < expected:
         assert process.poll() is None, Path(log).read_text(encoding="utf-8")[-1500:]
         if time.monotonic() > deadline:

@@ -3,9 +3,9 @@
 They cover group members that are killed, transactions that abort at random, and fencing. Each
 library is in a small program, and a case gets its command. The program has three verbs:
 
-- ``consume BOOTSTRAP TOPIC GROUP INSTANCE`` is a group member until SIGTERM, with a session timeout
-  of 6 s. It is static if INSTANCE is not empty. It commits the records that it has seen and prints
-  ``PARTITION OFFSET`` for each record.
+- ``consume BOOTSTRAP TOPIC GROUP INSTANCE`` is a group member until SIGTERM. Its session timeout is
+  that of `harness.SESSION_VARIABLE`. It is static if INSTANCE is not empty. It commits the records
+  that it has seen and prints ``PARTITION OFFSET`` for each record.
 - ``transact BOOTSTRAP SINK ID COUNT SEED SOURCE GROUP`` runs COUNT transactions. Each of them sends
   ``N-0`` to ``N-4`` and the offset N + 1. It prints ``commit N`` or ``abort N``.
 - ``fence BOOTSTRAP TOPIC ID`` begins a transaction and runs another transaction with a second
@@ -21,22 +21,36 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from conformance import stacks
 from conformance.adapters.base import Rec
 from conformance.adapters.confluent import ConfluentClient
 from conformance.go_programs import PROGRAMS
-from conformance.harness import Case, Context
+from conformance.harness import Case, Context, patient_s
 from testkit.topics import create_topic
 
 Command = Callable[[], list[str]]
+T = TypeVar("T")
 PARTITIONS, RECORDS, TRANSACTIONS = 4, 400, 40
 # With the KIP-848 protocol the broker sets the session timeout: 45 s.
 AWAY_S = 90.0
+RETRIED = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError.NOT_COORDINATOR, -137)
+"""Errors of requests to a broker that was killed. -137 is librdkafka's _DESTROY_BROKER, for which
+its Python binding has no name: the broker left the metadata before it responded."""
+RETRY_S = 0.5
+RESTARTS_MAX = 30
+RESTART_PAUSE_S = 1.0
+ERRORS_SHOWN = 1000
 SEED = 5
 MEMBERS = "members join, leave and are killed"
 STATIC = "a static member killed and back"
@@ -68,8 +82,29 @@ def transaction_cases(name: str, command: Command) -> tuple[Case, ...]:
 class Member:
     """A consumer process and the file to which it writes the records that it sees."""
 
-    process: subprocess.Popen[bytes]
+    command: list[str]
     output: Path
+    process: subprocess.Popen[bytes]
+    restarts: int = 0
+
+    @classmethod
+    def start(cls, command: list[str], output: Path) -> Member:
+        return cls(command, output, _started(command, output))
+
+    @property
+    def errors(self) -> str:
+        return _errors(self.output).read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the process ended with an error. A killed one did not."""
+        return (self.process.poll() or 0) > 0
+
+    def restart(self) -> None:
+        """Start a failed process again, as a supervisor does."""
+        print(f"--- a member ended: {self.errors[-ERRORS_SHOWN:]}", file=sys.stderr)
+        self.restarts += 1
+        self.process = _started(self.command, self.output)
 
     def seen(self) -> list[tuple[int, int]]:
         lines = self.output.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -83,13 +118,27 @@ class Member:
     def leave(self) -> None:
         self.process.terminate()
         try:
-            assert self.process.wait(AWAY_S) in (0, -signal.SIGTERM)
+            assert self.process.wait(patient_s(AWAY_S)) in (0, -signal.SIGTERM)
         except subprocess.TimeoutExpired:
             raise stacks.hung("the member does not leave") from None
 
 
+def _errors(output: Path) -> Path:
+    return output.with_suffix(".err")
+
+
+def _started(command: list[str], output: Path) -> subprocess.Popen[bytes]:
+    """Start a process. Its output is added to the file, and its errors to a file beside."""
+    with output.open("ab") as out, _errors(output).open("ab") as err:
+        return subprocess.Popen(command, stdout=out, stderr=err)
+
+
 @dataclass(slots=True)
 class Group:
+    """The members of a group. While brokers are killed, members that end with an error are started
+    again: not every client survives the loss of a broker at its own start.
+    """
+
     context: Context
     command: list[str]
     topic: str
@@ -99,9 +148,7 @@ class Group:
     def join(self, instance: str = "") -> Member:
         output = self.context.work / self.context.topic("member")
         words = [*self.command, "consume", self.context.bootstrap, self.topic, self.name, instance]
-        with output.open("wb") as out, output.with_suffix(".err").open("wb") as err:
-            process = subprocess.Popen(words, stdout=out, stderr=err)
-        self.members.append(Member(process, output))
+        self.members.append(Member.start(words, output))
         return self.members[-1]
 
     def until_seen(self, total: int) -> None:
@@ -109,15 +156,23 @@ class Group:
         self.until(lambda: len({x for m in self.members for x in m.seen()}) >= total, f"{total}")
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + AWAY_S
+        deadline = time.monotonic() + patient_s(AWAY_S)
         while not condition():
             if time.monotonic() > deadline:
                 raise stacks.hung(f"never {what}: {self._counts()}")
+            for member in self.members:
+                if member.has_failed:
+                    self._failed(member)
             time.sleep(0.1)
 
+    def _failed(self, member: Member) -> None:
+        limit = RESTARTS_MAX if self.context.kills else 0
+        assert member.restarts < limit, f"a member ended: {member.errors[-ERRORS_SHOWN:]}"
+        time.sleep(RESTART_PAUSE_S)
+        member.restart()
+
     def _counts(self) -> list[Any]:
-        errors = [m.output.with_suffix(".err").read_text(encoding="utf-8") for m in self.members]
-        return [(len(m.seen()), text[-300:]) for m, text in zip(self.members, errors, strict=True)]
+        return [(len(m.seen()), m.restarts, m.errors[-300:]) for m in self.members]
 
     def end(self) -> None:
         for member in self.members:
@@ -131,13 +186,29 @@ def _send(context: Context, topic: str) -> None:
     ConfluentClient().produce(context.bootstrap, topic, records)
 
 
+def _retried(call: Callable[[], T]) -> T:
+    """Return the result of a request. Repeat it when its broker was killed."""
+    deadline = time.monotonic() + patient_s(AWAY_S)
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            if error.args[0].code() not in RETRIED or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
+
+
 def _committed(context: Context, group: str, topic: str, partitions: int) -> list[int]:
     asked = [TopicPartition(topic, p) for p in range(partitions)]
-    admin = AdminClient({"bootstrap.servers": context.bootstrap})
-    [future] = admin.list_consumer_group_offsets(
-        [ConsumerGroupTopicPartitions(group, asked)]
-    ).values()
-    return [tp.offset for tp in future.result(AWAY_S).topic_partitions]
+
+    def request() -> list[int]:
+        admin = AdminClient({"bootstrap.servers": context.bootstrap})
+        [future] = admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, asked)]
+        ).values()
+        return [tp.offset for tp in future.result(AWAY_S).topic_partitions]
+
+    return _retried(request)
 
 
 def _group_of(context: Context, command: list[str]) -> Group:
@@ -149,7 +220,9 @@ def _group_of(context: Context, command: list[str]) -> Group:
 def members(context: Context, command: Command) -> None:
     """Two members join, then a third. One is killed and another leaves.
 
-    The members must see all records and commit all offsets.
+    The members must see all records and commit all offsets. A member commits what it has seen when
+    it leaves, but its coordinator may be killed at that moment. While brokers are killed, the last
+    member leaves when its periodic commits have reached the ends.
     """
     group = _group_of(context, command())
     try:
@@ -165,11 +238,17 @@ def members(context: Context, command: Command) -> None:
         second.leave()
         _send(context, group.topic)
         group.until_seen(total + 2 * RECORDS)
-        third.leave()
         ends = [_ends(context, group) // PARTITIONS] * PARTITIONS
-        assert _committed(context, group.name, group.topic, PARTITIONS) == ends
+        if context.kills:
+            group.until(lambda: _commits(context, group) == ends, f"committed {ends}")
+        third.leave()
+        assert _commits(context, group) == ends, (_commits(context, group), ends)
     finally:
         group.end()
+
+
+def _commits(context: Context, group: Group) -> list[int]:
+    return _committed(context, group.name, group.topic, PARTITIONS)
 
 
 def _fed(context: Context, group: Group, member: Member) -> bool:
@@ -194,15 +273,19 @@ def _held(context: Context, group: Group, member: Member) -> set[int]:
 
 def _ends(context: Context, group: Group) -> int:
     """Return the number of records in the topic."""
-    consumer = Consumer({"bootstrap.servers": context.bootstrap, "group.id": "unused"})
-    try:
-        marks = [
-            consumer.get_watermark_offsets(TopicPartition(group.topic, p), AWAY_S)
-            for p in range(PARTITIONS)
-        ]
-    finally:
-        consumer.close()
-    return sum(high for _, high in marks)
+
+    def request() -> int:
+        consumer = Consumer({"bootstrap.servers": context.bootstrap, "group.id": "unused"})
+        try:
+            marks = [
+                consumer.get_watermark_offsets(TopicPartition(group.topic, p), AWAY_S)
+                for p in range(PARTITIONS)
+            ]
+        finally:
+            consumer.close()
+        return sum(high for _, high in marks)
+
+    return _retried(request)
 
 
 def static(context: Context, command: Command) -> None:
@@ -218,17 +301,19 @@ def static(context: Context, command: Command) -> None:
         killed.process.kill()
         again = group.join("b")
         group.until(lambda: _fed(context, group, again), "member back")
-        assert again.partitions() <= held
+        assert again.partitions() <= held, (again.partitions(), held)
         total = _ends(context, group)
         _send(context, group.topic)
         group.until_seen(total + RECORDS)
-        assert again.partitions() == held
+        assert again.partitions() == held, (again.partitions(), held)
     finally:
         group.end()
 
 
 def _run(context: Context, command: list[str], *words: str) -> list[list[str]]:
-    done = stacks.run([*command, words[0], context.bootstrap, *words[1:]], timeout_s=AWAY_S * 2)
+    done = stacks.run(
+        [*command, words[0], context.bootstrap, *words[1:]], timeout_s=patient_s(AWAY_S) * 2
+    )
     assert done.returncode == 0, (done.stdout + done.stderr)[-800:]
     return [line.split() for line in done.stdout.splitlines()]
 
@@ -246,7 +331,7 @@ def _read(context: Context, topic: str) -> list[str]:
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[str] = []
-    deadline = time.monotonic() + AWAY_S
+    deadline = time.monotonic() + patient_s(AWAY_S)
     try:
         while time.monotonic() < deadline:
             message = consumer.poll(1.0)

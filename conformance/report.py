@@ -1,4 +1,8 @@
-"""The report of a run in docs/conformance.json, and the page docs/conformance.md made from it."""
+"""The recorded results of each target, in JSON files of docs/.
+
+The results of a suite on one kind of broker are recorded together, with the commit, the day and the
+seed of that run. `conformance.page` makes docs/conformance.md from all files.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +10,27 @@ import datetime
 import json
 import platform
 import subprocess
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from conformance.harness import Result
-from conformance.known import KNOWN
 from conformance.targets import BROKER
 from testkit import source_state
-from testkit.peer.artifacts import KAFKA_VERSION, ROOT
+from testkit.peer.artifacts import ROOT
 
 DOCS = ROOT / "docs"
 RESULTS = DOCS / "conformance.json"
+NAMES = ("kafka", "odradek")
 REASON_MAX = 120
 PACKAGES = ("confluent-kafka", "kafka-python", "aiokafka", "pyspark")
-NOT_RECORDED = "not recorded"
 
 
-def paths(target: str) -> tuple[Path, Path]:
-    """Return the recorded results and the page of a target."""
-    if target == BROKER:
-        return RESULTS, RESULTS.with_suffix(".md")
-    recorded = DOCS / f"conformance-{target}.json"
-    return recorded, recorded.with_suffix(".md")
-
-
-def _head(target: str) -> str:
-    name = "head.md" if target == BROKER else f"head-{target}.md"
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+def path_of(target: str) -> Path:
+    """Return the file with the recorded results of a target."""
+    return RESULTS if target == BROKER else DOCS / f"conformance-{target}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +38,58 @@ class Run:
     """The code that a suite was run against, and the day.
 
     `commit` is the last commit that changed src/. `modified`: src/ had uncommitted changes, or it
-    changed during the run.
+    changed during the run. `seed` is the one of the kills.
     """
 
     commit: str
     date: str
     modified: bool = False
+    seed: int | None = None
 
     def until(self, end: Run) -> Run:
         """Return the run of which `self` is the state at the start and `end` at the end."""
         changed = self.modified or end.modified or self.commit != end.commit
-        return Run(self.commit, self.date, changed)
+        return replace(self, modified=changed)
 
 
 @dataclass(slots=True)
 class Report:
-    """The contents of docs/conformance.json.
+    """The contents of a file with results, such as docs/conformance.json.
 
     Attributes:
-        runs: By suite. A suite whose results are older than this field has none.
+        runs: By broker and suite. A suite that was not run has none.
         versions: The programs of the last run.
         in_ci: Suite and name of each case that CI runs.
         results: By broker.
         kills: By broker and suite, the number of brokers that were killed during it.
     """
 
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, dict[str, Run]] = field(default_factory=lambda: {name: {} for name in NAMES})
     versions: str = ""
     in_ci: set[tuple[str, str]] = field(default_factory=set)
-    results: dict[str, list[Result]] = field(default_factory=dict)
-    kills: dict[str, dict[str, int]] = field(default_factory=dict)
+    results: dict[str, list[Result]] = field(default_factory=lambda: {name: [] for name in NAMES})
+    kills: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in NAMES})
+
+    def record(
+        self,
+        name: str,
+        suites: Iterable[str],
+        run: Run,
+        results: Iterable[Result],
+        kills: Mapping[str, int],
+    ) -> None:
+        """Replace the results of these suites on one kind of broker."""
+        suites = set(suites)
+        kept = [row for row in self.results[name] if row.suite not in suites]
+        self.results[name] = kept + list(results)
+        self.runs[name] |= dict.fromkeys(suites, run)
+        self.kills[name] |= kills
+
+    def seconds(self, name: str, suite: str) -> float | None:
+        """Return how long the cases of a suite took. None: it was not run."""
+        if suite not in self.runs[name]:
+            return None
+        return sum(row.seconds for row in self.results[name] if row.suite == suite)
 
 
 def state_of_source() -> Run:
@@ -92,34 +108,33 @@ def load(path: Path = RESULTS) -> Report:
         return Report()
     stored = json.loads(path.read_text(encoding="utf-8"))
     return Report(
-        runs={suite: Run(**run) for suite, run in stored["runs"].items()},
+        runs={
+            name: {suite: Run(**run) for suite, run in runs.items()}
+            for name, runs in stored["runs"].items()
+        },
         versions=stored["versions"],
         in_ci={(suite, name) for suite, name in stored["in_ci"]},
         results={name: [Result(**row) for row in rows] for name, rows in stored["results"].items()},
-        kills=stored.get("kills", {}),
+        kills=stored["kills"],
     )
 
 
 def save(report: Report, suites: Sequence[str], path: Path = RESULTS) -> None:
     """Write the report, with the results in the order of the suites, one case a line."""
     stored = {
-        "runs": {suite: asdict(report.runs[suite]) for suite in suites if suite in report.runs},
+        "runs": {
+            name: {suite: asdict(runs[suite]) for suite in suites if suite in runs}
+            for name, runs in report.runs.items()
+        },
         "versions": report.versions,
         "in_ci": sorted(map(list, report.in_ci), key=lambda case: (suites.index(case[0]), case[1])),
         "results": {
             name: [_row(row) for row in sorted(rows, key=lambda r: suites.index(r.suite))]
             for name, rows in report.results.items()
         },
-        **({"kills": report.kills} if any(report.kills.values()) else {}),
+        "kills": report.kills,
     }
     path.write_text(_lines(stored) + "\n", encoding="utf-8")
-
-
-def page(report: Report, suites: Sequence[str], target: str = BROKER) -> str:
-    """Return the page of a target, such as docs/conformance.md."""
-    text = _head(target).format(kafka=KAFKA_VERSION, versions=report.versions)
-    text += _totals(report, suites)
-    return text + "".join(_suite_table(report, suite) for suite in suites)
 
 
 def versions() -> str:
@@ -143,67 +158,10 @@ def _lines(value: Any, margin: str = "") -> str:
 
 
 def _row(result: Result) -> dict[str, Any]:
-    return asdict(result) | {"seconds": round(result.seconds, 1), "reason": _short(result.reason)}
+    return asdict(result) | {"seconds": round(result.seconds, 1), "reason": short(result.reason)}
 
 
-def _totals(report: Report, suites: Sequence[str]) -> str:
-    lines = [
-        "",
-        "| suite | Kafka: passed / failed / skipped | Odradek: passed / failed / skipped "
-        "| commit of Odradek | date |",
-        "|---|---|---|---|---|",
-    ]
-    for suite in (*suites, "all"):
-        cells = []
-        for name in ("kafka", "odradek"):
-            of = [r for r in report.results[name] if suite in (r.suite, "all")]
-            count = Counter(result.outcome for result in of)
-            counts = f"{count['passed']} / {count['failed']} / {count['skipped']}"
-            counts += _kills(report.kills.get(name, {}), suite)
-            cells.append(counts if of else "not run for this table")
-        cells += _commit_and_date(report, suite, suites)
-        lines.append(f"| {suite} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _kills(of: dict[str, int], suite: str) -> str:
-    """Return the number of brokers that were killed. Empty on targets without kills."""
-    if not of:
-        return ""
-    return f" ({sum(of.values()) if suite == 'all' else of.get(suite, 0)} kills)"
-
-
-def _commit_and_date(report: Report, suite: str, suites: Iterable[str]) -> tuple[str, str]:
-    """Return two cells. Those of the row "all" are empty unless all suites have the same values."""
-    of = {report.runs.get(each) for each in (suites if suite == "all" else (suite,))}
-    run = of.pop()
-    if of:
-        return "", ""
-    if run is None:
-        return NOT_RECORDED, NOT_RECORDED
-    return f"`{run.commit[:7]}`" + (" and later changes" if run.modified else ""), run.date
-
-
-def _suite_table(report: Report, suite: str) -> str:
-    kafka = {r.name: r for r in report.results["kafka"] if r.suite == suite}
-    odradek = {r.name: r for r in report.results["odradek"] if r.suite == suite}
-    names = list(kafka) + [name for name in odradek if name not in kafka]
-    if not names:
-        return ""
-    lines = [f"\n## {suite}\n", "| case | CI | Kafka | Odradek | |", "|---|---|---|---|---|"]
-    for name in names:
-        ours, theirs = odradek.get(name), kafka.get(name)
-        note = KNOWN.get((suite, name), "") if ours and ours.outcome == "failed" else ""
-        note = note or _short((ours.reason if ours else "") or (theirs.reason if theirs else ""))
-        ci = "yes" if (suite, name) in report.in_ci else ""
-        lines.append(
-            f"| {name} | {ci} | {theirs.outcome if theirs else '-'} "
-            f"| {ours.outcome if ours else '-'} | {note.replace('|', ' ')} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _short(reason: str) -> str:
+def short(reason: str) -> str:
     """Return the first line of a reason without paths of the machine where the case ran."""
     line = reason.strip().splitlines()[0] if reason.strip() else ""
     line = line.replace(str(ROOT), ".").replace(str(Path.home()), "~")

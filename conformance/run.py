@@ -10,15 +10,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from conformance import report, targets
+from conformance import page, report, targets
 from conformance.broker_kills import BrokerKills
 from conformance.harness import Result
-from conformance.known import KNOWN
-from conformance.report import Report, Run
+from conformance.known import KNOWN, KNOWN_ON_CLUSTERS
+from conformance.parts import LIMIT_MINUTES, PARTS, Part
 from conformance.stacks import descendants, end
 from conformance.targets import BROKER, KILLS
 from odradek.launcher.programs import ZooKeeperUnavailable
@@ -26,7 +26,6 @@ from testkit.peer import PeerUnavailable
 from testkit.peer.artifacts import ROOT
 from testkit.peer.cluster import ClusterProcesses
 
-NAMES = ("kafka", "odradek")
 # kafka-python's tests expect node id 0 and configured advertised listeners. They commit offsets of
 # partition 1 of an auto-created topic, and join with session timeouts of 3 s.
 NUMBERED = {
@@ -87,10 +86,11 @@ SUITES = tuple(suite.name for suite in ALL)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The target, one of `targets.TARGETS`, and the seed of its kills."""
+    """The target, one of `targets.TARGETS`, the seed of its kills, and whether to record."""
 
     target: str = BROKER
     seed: int = 1
+    records: bool = False
 
 
 def suites_of(target: str) -> tuple[str, ...]:
@@ -101,64 +101,82 @@ def suites_of(target: str) -> tuple[str, ...]:
 def run_all(
     names: Sequence[str], suites: Sequence[str], subset: str | None, plan: Plan | None = None
 ) -> int:
-    """Run the suites on each broker. A complete run of both brokers writes the docs.
+    """Run the suites on each broker. Record the results if the plan says so.
 
     Returns:
         The exit code of the command.
     """
     plan = plan or Plan()
-    path = report.paths(plan.target)[0]
+    path = report.path_of(plan.target)
     results: dict[str, list[Result]] = {}
-    kills: dict[str, dict[str, int]] = {}
-    begin = report.state_of_source()
+    recorded = report.load(path)
     for name in names:
-        kills[name] = {}
+        begin = report.state_of_source()
+        kills: dict[str, int] = {}
         try:
-            results[name] = _run_broker(name, suites, subset, plan, kills[name])
+            results[name] = _run_broker(name, suites, subset, plan, kills)
         except PeerUnavailable as reason:
             recorded_in = path.relative_to(ROOT)
             print(f"{reason} Apache Kafka's own results are those recorded in {recorded_in}.")
+            continue
         except ZooKeeperUnavailable as reason:
             print(reason)
             return 1
-    recorded = report.load(path)
-    if set(NAMES) == set(results) and subset is None:
-        merged = _merged(recorded, results, suites, begin.until(report.state_of_source()))
-        merged.in_ci = {case for case in merged.in_ci if case[0] in suites_of(plan.target)}
-        for name in NAMES:
-            merged.kills[name] = recorded.kills.get(name, {}) | kills[name]
-        report.save(merged, suites_of(plan.target), path)
-        render()
-    theirs = results.get("kafka") or recorded.results.get("kafka", [])
+        run = begin.until(report.state_of_source())
+        run = replace(run, seed=plan.seed if plan.target == KILLS else None)
+        recorded.record(name, suites, run, results[name], kills)
+    theirs = [row for row in recorded.results["kafka"] if row.suite in suites]
     ours = results.get("odradek", [])
-    bad = _judge(ours, theirs) + (_missing(ours, theirs) if subset is None else [])
+    if plan.records and subset is None:
+        recorded.versions = report.versions()
+        recorded.in_ci = {case for case in _in_ci() if case[0] in suites_of(plan.target)}
+        report.save(recorded, suites_of(plan.target), path)
+        render()
+    bad = _judge(ours, theirs, plan.target) + (_missing(ours, theirs) if subset is None else [])
     print("\n".join(bad) if bad else "no unexpected failure")
     return 1 if bad else 0
 
 
-def render() -> None:
-    """Write the page of each target that has recorded results, such as docs/conformance.md."""
-    for target in targets.TARGETS:
-        recorded, page = report.paths(target)
-        if recorded.exists():
-            text = report.page(report.load(recorded), suites_of(target), target)
-            page.write_text(text, encoding="utf-8")
+def run_part(part: Part, seed: int) -> int:
+    """Run a part and record its results. Return the exit code of the command."""
+    suites = part.suites(suites_of(part.target))
+    print(f"=== {part.name}: {_minutes(part)}: {', '.join(suites)}", flush=True)
+    return run_all(part.brokers, suites, None, Plan(part.target, seed, records=True))
 
 
-def _merged(
-    recorded: Report, results: dict[str, list[Result]], suites: Sequence[str], run: Run
-) -> Report:
-    """Return the recorded report with the results of these suites replaced."""
-    kept = {
-        name: [row for row in recorded.results.get(name, []) if row.suite not in suites]
-        for name in NAMES
-    }
-    return Report(
-        runs=recorded.runs | dict.fromkeys(suites, run),
-        versions=report.versions(),
-        in_ci=_in_ci(),
-        results={name: kept[name] + results[name] for name in NAMES},
+def run_parts(seed: int) -> int:
+    """Run all parts, after a list with their times. Return the exit code of the command."""
+    list_parts()
+    codes = [run_part(part, seed) for part in PARTS.values()]
+    return max(codes)
+
+
+def list_parts() -> None:
+    """Print the parts of a complete run, and how long each took when it was recorded."""
+    known = [each for part in PARTS.values() if (each := _recorded_minutes(part)) is not None]
+    print(
+        f"A complete run has {len(PARTS)} parts of at most {LIMIT_MINUTES} minutes each: "
+        f"`make conformance-PART`. The recorded ones took {sum(known) / 60:.1f} hours."
     )
+    for part in PARTS.values():
+        print(f"  {part.name}: {_minutes(part)}")
+
+
+def _minutes(part: Part) -> str:
+    minutes = _recorded_minutes(part)
+    return "not recorded yet" if minutes is None else f"{minutes:.0f} minutes when recorded"
+
+
+def _recorded_minutes(part: Part) -> float | None:
+    suites = part.suites(suites_of(part.target))
+    return part.minutes(suites, report.load(report.path_of(part.target)))
+
+
+def render() -> None:
+    """Write docs/conformance.md from the recorded results of all targets."""
+    reports = {target: report.load(report.path_of(target)) for target in targets.TARGETS}
+    text = page.page(reports, {target: suites_of(target) for target in targets.TARGETS})
+    page.PAGE.write_text(text, encoding="utf-8")
 
 
 def list_cases(suites: Sequence[str], subset: str | None) -> None:
@@ -301,13 +319,14 @@ def _case_names(suite: str, subset: str | None) -> list[str]:
     return done.stdout.splitlines()
 
 
-def _judge(ours: list[Result], theirs: list[Result]) -> list[str]:
+def _judge(ours: list[Result], theirs: list[Result], target: str = BROKER) -> list[str]:
     """Return a line for each unacceptable result of Odradek."""
     of_kafka = {(result.suite, result.name): result.outcome for result in theirs}
     bad = []
+    known = KNOWN if target == BROKER else {**KNOWN, **KNOWN_ON_CLUSTERS}
     for result in ours:
         key = (result.suite, result.name)
-        if result.outcome == "failed" and key not in KNOWN and of_kafka.get(key) != "failed":
+        if result.outcome == "failed" and key not in known and of_kafka.get(key) != "failed":
             bad.append(f"FAILED {result.suite}: {result.name}: {result.reason[:300]}")
         if result.outcome == "skipped" and of_kafka.get(key, "skipped") != "skipped":
             bad.append(f"SKIPPED, not by Kafka: {result.suite}: {result.name}: {result.reason}")

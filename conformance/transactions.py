@@ -22,7 +22,7 @@ from conformance.adapters.confluent import ConfluentClient
 from conformance.adapters.java import TOOLS, produce_load, tool
 from conformance.differential.batches import batch, produce
 from conformance.differential.wire import ConnectionClosed, NoResponse, Wire
-from conformance.harness import Case, Context, Skip, main
+from conformance.harness import Case, Context, Skip, main, patient_s
 from odradek.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -94,7 +94,7 @@ class _Producer:
 
     def _coordinated(self, request: Any, version: int, code: Code = _top_level) -> Any:
         """Send a request to the coordinator. Repeat it while the coordinator cannot serve."""
-        deadline = time.monotonic() + AWAY_S
+        deadline = time.monotonic() + patient_s(AWAY_S)
         while True:
             with contextlib.suppress(OSError, ConnectionClosed, NoResponse):
                 response = _ask(self._coordinator(), request, version)
@@ -106,7 +106,7 @@ class _Producer:
     def _coordinator(self) -> str:
         """Return the address of the coordinator. Kafka creates its topic on the first request."""
         request = FindCoordinatorRequest(coordinator_keys=[self.id], key_type=1)
-        deadline = time.monotonic() + AWAY_S
+        deadline = time.monotonic() + patient_s(AWAY_S)
         while True:
             for address in self._context.bootstrap.split(","):
                 with contextlib.suppress(OSError, ConnectionClosed, NoResponse):
@@ -138,7 +138,7 @@ class _Producer:
             base_sequence=sequence,
         )
         request = produce(topic, data, acks=-1, transactional_id=self.id)
-        deadline = time.monotonic() + AWAY_S
+        deadline = time.monotonic() + patient_s(AWAY_S)
         while code := self._sent(topic, request):
             assert code in NOT_READY and time.monotonic() < deadline, code
             time.sleep(0.1)
@@ -206,7 +206,7 @@ def _listed(context: Context) -> None:
     assert row["ProducerId"] == str(producer.producer_id), row
     assert row["CurrentTransactionStartOffset"] == "0", row
     assert producer.end(True) == 0
-    deadline = time.monotonic() + AWAY_S
+    deadline = time.monotonic() + patient_s(AWAY_S)
     while _rows(tool(context, COMMAND, "list")) and (
         _found(_rows(tool(context, COMMAND, "list")), name)["TransactionState"] != "CompleteCommit"
     ):
@@ -261,7 +261,7 @@ def _copy(context: Context, source: str, target: str, group: str) -> int:
     )
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copier:
         assert copier.stdout is not None
-        watchdog = threading.Timer(AWAY_S, _end_hung, [copier])
+        watchdog = threading.Timer(patient_s(AWAY_S), _end_hung, [copier])
         watchdog.start()
         try:
             for line in copier.stdout:

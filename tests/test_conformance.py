@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
-from conformance import report, run
+from conformance import page, program_cases, report, run, targets
 from conformance.broker_kills import DOWN_S, PAUSE_S, BrokerKills, Kill, await_in_sync, planned
 from conformance.differential.allowed import ALLOWED, table
 from conformance.differential.compare import Difference, compare
-from conformance.harness import Context, Result, Skip
+from conformance.franz_go import RACES, repeat_races
+from conformance.harness import (
+    KILLS_VARIABLE,
+    SESSION_KILLS_MS,
+    SESSION_MS,
+    Context,
+    Outcome,
+    Result,
+    Skip,
+    patient_s,
+)
+from conformance.parts import LIMIT_MINUTES, PARTS, START_S
+from conformance.program_cases import Group
 from conformance.targets import BROKER, CLUSTER, KILLS, TARGETS
+
+from testkit.peer import cluster
 
 DEVIATIONS = Path(__file__).resolve().parent.parent / "docs" / "deviations.md"
 
@@ -50,6 +65,16 @@ def test_failure_with_a_known_cause_must_leave_the_list_when_it_passes(
     assert run._judge([result("failed")], [result("passed")]) == []
     [reported] = run._judge([result("passed")], [result("passed")])
     assert reported.startswith("PASSED, though known to fail")
+
+
+def test_a_known_failure_of_clusters_may_pass_there_and_is_a_failure_on_one_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(run.KNOWN_ON_CLUSTERS, ("suite", "a test"), "the cause")
+    for target in (CLUSTER, KILLS):
+        for outcome in ("failed", "passed"):
+            assert run._judge([result(outcome)], [result("passed")], target) == []
+    assert run._judge([result("failed")], [result("passed")], BROKER) != []
 
 
 def test_a_case_that_passed_on_kafka_and_did_not_run_is_reported() -> None:
@@ -141,20 +166,86 @@ class FastKills(BrokerKills):
         return []
 
 
+def test_sessions_under_kills_outlast_the_session_of_a_killed_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[dict[str, str]] = []
+    monkeypatch.setitem(
+        cluster.CLUSTER_STARTERS, "odradek", lambda _, properties: started.append(properties)
+    )
+    for target in (CLUSTER, KILLS):
+        targets.start(target, "odradek", Path(), {"node.id": "0"})
+    assert started[0] == {"node.id": "0"}
+    assert started[1] == {"node.id": "0", **targets.SHORT_SESSIONS}
+    assert SESSION_MS == cluster.SESSION_MS < SESSION_KILLS_MS
+
+
+def test_waits_are_longer_while_brokers_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KILLS_VARIABLE, raising=False)
+    assert patient_s(90.0) == 90.0
+    monkeypatch.setenv(KILLS_VARIABLE, "1")
+    assert patient_s(90.0) == 270.0
+
+
+def test_only_a_test_with_a_race_is_repeated_and_only_until_it_passes() -> None:
+    names: list[str] = []
+
+    def third_time(pattern: str) -> list[Outcome]:
+        names.append(pattern)
+        return [Outcome(RACES[0], "passed" if len(names) == 2 else "failed", 1.0)]
+
+    failed = [Outcome(name, "failed", 1.0, "no record") for name in (RACES[0], "TestPing")]
+    first, second = repeat_races(failed, third_time)
+    assert (first.outcome, first.reason) == ("passed", "at attempt 3, for a race of the test")
+    assert second == failed[1]
+    assert names == [f"^{RACES[0]}$"] * 2
+    never = repeat_races(failed, lambda _: [Outcome(RACES[0], "failed", 1.0)])
+    assert never == failed
+
+
+@pytest.mark.parametrize("kills", [True, False])
+def test_members_that_fail_are_started_again_only_while_brokers_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: bool
+) -> None:
+    monkeypatch.setattr(program_cases, "RESTART_PAUSE_S", 0.0)
+    program = """
+import pathlib, sys, time
+marker = pathlib.Path(sys.argv[-2] + ".marker")
+if not marker.exists():
+    marker.touch()
+    sys.exit("no broker responds")
+print(0, 7, flush=True)
+time.sleep(600)
+"""
+    context = Context("127.0.0.1:1", tmp_path, kills=kills)
+    topic = str(tmp_path / "topic")
+    group = Group(context, [sys.executable, "-c", program], topic, str(tmp_path / "group"))
+    member = group.join()
+    try:
+        if kills:
+            group.until_seen(1)
+            assert (member.seen(), member.restarts) == ([(0, 7)], 1)
+        else:
+            with pytest.raises(AssertionError, match="a member ended: no broker responds"):
+                group.until_seen(1)
+    finally:
+        group.end()
+
+
 def test_each_killed_broker_is_started_before_the_next_kill() -> None:
-    cluster = FakeCluster()
-    with FastKills(cluster, Random(1)) as kills:  # type: ignore[arg-type]
-        cluster.several.wait()
+    fake = FakeCluster()
+    with FastKills(fake, Random(1)) as kills:  # type: ignore[arg-type]
+        fake.several.wait()
     assert kills.failure == ""
-    assert kills.count == len(cluster.calls) // 2 >= 3
-    for killed, started in zip(cluster.calls[::2], cluster.calls[1::2], strict=True):
+    assert kills.count == len(fake.calls) // 2 >= 3
+    for killed, started in zip(fake.calls[::2], fake.calls[1::2], strict=True):
         assert (killed[0], started[0]) == ("kill", "restart") and killed[1] == started[1]
 
 
 def test_a_broker_that_does_not_start_again_is_a_failure_of_the_cluster() -> None:
-    cluster = FakeCluster(fails=True)
-    with FastKills(cluster, Random(1)) as kills:  # type: ignore[arg-type]
-        cluster.several.wait()
+    fake = FakeCluster(fails=True)
+    with FastKills(fake, Random(1)) as kills:  # type: ignore[arg-type]
+        fake.several.wait()
     assert kills.failure.endswith("ended while starting")
 
 
@@ -163,20 +254,97 @@ def test_replicas_that_stay_out_of_sync_are_named() -> None:
         await_in_sync(lambda: ["pages-0"], 0)
 
 
-def test_the_reports_of_targets_have_pages_of_their_own(tmp_path: Path) -> None:
-    assert len({path for target in TARGETS for path in report.paths(target)}) == 2 * len(TARGETS)
-    stored = report.Report(
-        runs={"kcat": report.Run("c" * 40, "2026-11-26")},
-        results={name: [Result("kcat", "a test", "passed", 1.0)] for name in run.NAMES},
-        kills={"odradek": {"kcat": 4}, "kafka": {"kcat": 3}},
-    )
-    report.save(stored, run.SUITES, tmp_path / "results.json")
+def _report(seed: int | None = None, **kills: int) -> report.Report:
+    recorded = report.Report()
+    for name in report.NAMES:
+        of_run = report.Run("c" * 40, f"2026-11-2{len(name)}", seed=seed)
+        rows = [Result("kcat", "a test", "passed", 1.0)]
+        counts = {"kcat": kills[name]} if name in kills else {}
+        recorded.record(name, ["kcat"], of_run, rows, counts)
+    return recorded
+
+
+def _page(**reports: report.Report) -> str:
+    suites = {
+        target: ("kcat", "spark", "moving_in")[: 3 if target == BROKER else 2] for target in TARGETS
+    }
+    return page.page({each: reports.get(each, report.Report()) for each in TARGETS}, suites)
+
+
+def test_the_page_shows_kills_with_seed_commit_and_date(tmp_path: Path) -> None:
+    report.save(_report(7, kafka=3, odradek=4), run.SUITES, tmp_path / "results.json")
     loaded = report.load(tmp_path / "results.json")
-    assert loaded.kills == stored.kills
-    page = report.page(loaded, ["kcat"], KILLS)
-    assert page.startswith("# Conformance while brokers are killed\n")
-    assert "| kcat | 1 / 0 / 0 (3 kills) | 1 / 0 / 0 (4 kills) |" in page
-    assert "kills)" not in report.page(replace(loaded, kills={}), ["kcat"], CLUSTER)
+    assert loaded == _report(7, kafka=3, odradek=4)
+    shown = _page(kills=loaded)
+    row = "| kcat | 1 / 0 / 0 | 3 | 2026-11-25 | 1 / 0 / 0 | 4 | 2026-11-27 | `ccccccc` | 7 |"
+    assert row in shown.partition("## Results while brokers are killed")[2]
+
+
+def test_the_page_names_what_was_not_run() -> None:
+    three_brokers = _report()
+    del three_brokers.runs["kafka"]["kcat"]
+    shown = _page(broker=_report(), cluster=three_brokers)
+    _, one, rest = re.split("## Results on one broker|## Results on three brokers", shown)
+    three, killed = rest.split("## Results while brokers are killed")
+    assert "Not run with Odradek: spark, moving_in.\n" in one and "own" not in one
+    assert "| kcat | not run |  | 1 / 0 / 0 | 2026-11-27 | `ccccccc` |" in three
+    assert "Not run with Kafka: kcat, spark.\n" in three
+    assert "These suites only start brokers of their own, on one broker: moving_in.\n" in three
+    assert "Not run with Odradek: kcat, spark.\n" in killed
+
+
+COLUMNS = ("one broker", "killed brokers")
+
+
+def test_a_case_has_a_column_for_each_target_of_which_its_suite_was_run() -> None:
+    killed = _report(1)
+    killed.record("odradek", ["kcat"], report.Run("d" * 40, ""), [], {})
+    section = _page(broker=_report(), kills=killed).partition("## kcat\n")[2]
+    heads = (
+        "one broker: Kafka | one broker: Odradek | killed brokers: Kafka | killed brokers: Odradek"
+    )
+    assert f"| case | CI | {heads} |  |" in section
+    assert "| a test |  | passed | passed | passed | - |  |" in section
+
+
+def test_results_of_one_broker_replace_only_its_own() -> None:
+    recorded = _report()
+    row = Result("kcat", "a test", "failed", 2.0)
+    recorded.record("kafka", ["kcat"], report.Run("d" * 40, "later"), [row], {})
+    assert [each.outcome for each in recorded.results["kafka"]] == ["failed"]
+    assert [each.outcome for each in recorded.results["odradek"]] == ["passed"]
+    assert recorded.runs["odradek"]["kcat"].commit == "c" * 40
+    assert (recorded.seconds("kafka", "kcat"), recorded.seconds("kafka", "spark")) == (2.0, None)
+
+
+def test_the_parts_of_a_run_have_each_suite_of_each_target_once() -> None:
+    for target in TARGETS:
+        for name in report.NAMES:
+            of_target = [
+                suite
+                for part in PARTS.values()
+                if part.target == target and name in part.brokers
+                for suite in part.suites(run.suites_of(target))
+            ]
+            assert sorted(of_target) == sorted(run.suites_of(target))
+
+
+def test_no_part_takes_more_than_an_hour_by_its_recorded_results() -> None:
+    for part in PARTS.values():
+        suites = part.suites(run.suites_of(part.target))
+        minutes = part.minutes(suites, report.load(report.path_of(part.target)))
+        assert minutes is None or minutes <= LIMIT_MINUTES, part.name
+    assert PARTS["cluster-clients-kafka"].minutes(("kcat",), _report()) == (1 + START_S) / 60
+    assert PARTS["cluster-clients-kafka"].minutes(("kcat", "spark"), _report()) is None
+
+
+def test_the_page_is_the_one_of_the_recorded_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = page.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "conformance.md")
+    run.render()
+    assert page.PAGE.read_text(encoding="utf-8") == recorded
 
 
 def test_a_case_gets_the_log_directory_of_the_leader(

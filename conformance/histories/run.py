@@ -79,7 +79,7 @@ KINDS = {
     "consumer": "poll",
     **dict.fromkeys(TOOLS, "send"),
 }
-# Clients of a cluster. Its transaction coordinator has one replica in this release.
+# Clients of a cluster, with producers of other authors. `conformance.faults` adds transactions.
 CLUSTER_CLIENTS = {"producer": 2, "plain": 1, KCAT: 1, CONSOLE: 1, VERIFIABLE: 1, "consumer": 2}
 MODES = ("assign", "subscribe", "both")
 GO_ON_S = 300.0

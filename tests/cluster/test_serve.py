@@ -18,7 +18,9 @@ from odradek.broker.zookeeper_cluster import ZooKeeperNames, cluster_on_zookeepe
 from odradek.config.broker import BrokerConfig
 from odradek.environment.environment import Environment
 from odradek.errors import ErrorCode
+from odradek.metadata.store.zookeeper_client import ZooKeeperAddress, blocking_client
 from testkit.peer.server import free_ports, start_odradek
+from testkit.zookeeper import start_zookeeper
 from tests.cluster.conftest import Processes
 
 LIMIT_S = 60.0
@@ -140,6 +142,26 @@ def test_a_zookeeper_that_does_not_run_is_refused(tmp_path: Path) -> None:
     )
     assert f"no connection to ZooKeeper at 127.0.0.1:{port} within 300 ms" in line
     assert _contents(tmp_path) == {}
+
+
+def test_several_standalone_zookeepers_are_refused(tmp_path: Path) -> None:
+    with start_zookeeper(tmp_path / "one") as one, start_zookeeper(tmp_path / "two") as two:
+        connect = f"{one.address},{two.address}/root"
+        line = _refused(
+            *("--listen", "127.0.0.1:0", "--data", str(tmp_path / "data")),
+            *("--zookeeper", connect),
+        )
+        nodes = [_children(each.address) for each in (one, two)]
+    assert f"the ZooKeeper servers {one.address}, {two.address} are standalone" in line
+    assert "Configure them as one ensemble, or name one server only" in line
+    assert nodes == [["zookeeper"], ["zookeeper"]]
+    assert _contents(tmp_path / "data") == {}
+
+
+def _children(address: str) -> list[str]:
+    """Return the nodes below the root of a ZooKeeper."""
+    with blocking_client(ZooKeeperAddress(address), LIMIT_S) as client:
+        return list(client.get_children("/"))
 
 
 def test_a_second_process_with_a_broker_id_is_refused(processes: Processes) -> None:

@@ -4,10 +4,11 @@
 const { Kafka, logLevel } = require('kafkajs')
 
 const [verb, bootstrap, topic, ...rest] = process.argv.slice(2)
-const kafka = new Kafka({ clientId: 'js', brokers: [bootstrap], logLevel: logLevel.ERROR })
+const sessionTimeout = Number(process.env.ODRADEK_CONFORMANCE_SESSION_MS || 6000)
+const kafka = new Kafka({ clientId: 'js', brokers: bootstrap.split(','), logLevel: logLevel.ERROR })
 
 async function consume(group) {
-  const consumer = kafka.consumer({ groupId: group, sessionTimeout: 6000, heartbeatInterval: 1000 })
+  const consumer = kafka.consumer({ groupId: group, sessionTimeout, heartbeatInterval: 1000 })
   process.once('SIGTERM', async () => {
     await consumer.disconnect()
     process.exit(0)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -13,6 +14,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
+
+SESSION_MS = int(os.environ.get("ODRADEK_CONFORMANCE_SESSION_MS", "6000"))
 
 
 async def consume(bootstrap: str, topic: str, group: str, instance: str = "") -> None:
@@ -25,7 +28,7 @@ async def consume(bootstrap: str, topic: str, group: str, instance: str = "") ->
         group_instance_id=instance or None,
         auto_offset_reset="earliest",
         auto_commit_interval_ms=200,
-        session_timeout_ms=6_000,
+        session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=1_000,
     )
     async with consumer:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -17,7 +18,8 @@ JOINING = {
     "--cooperative": {"partition.assignment.strategy": "cooperative-sticky"},
     "--kip-848": {"group.protocol": "consumer"},
 }
-CLASSIC = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 1_000}
+SESSION_MS = int(os.environ.get("ODRADEK_CONFORMANCE_SESSION_MS", "6000"))
+CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1_000}
 
 
 def consume(

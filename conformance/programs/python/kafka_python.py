@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
 TIMEOUT_S = 60.0
+SESSION_MS = int(os.environ.get("ODRADEK_CONFORMANCE_SESSION_MS", "6000"))
 
 
 def consume(cooperative: bool, bootstrap: str, topic: str, group: str, instance: str = "") -> None:
@@ -29,7 +31,7 @@ def consume(cooperative: bool, bootstrap: str, topic: str, group: str, instance:
         group_instance_id=instance or None,
         auto_offset_reset="earliest",
         auto_commit_interval_ms=200,
-        session_timeout_ms=6_000,
+        session_timeout_ms=SESSION_MS,
         heartbeat_interval_ms=1_000,
         **more,
     )

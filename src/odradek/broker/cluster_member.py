@@ -38,6 +38,7 @@ from odradek.broker.cluster_identity import (
     admission,
 )
 from odradek.broker.controller_locator import ControllerLocator
+from odradek.broker.ensemble_check import check_is_one_ensemble
 from odradek.broker.finished_deletions import FinishedDeletions
 from odradek.broker.heartbeats import BrokerHeartbeats
 from odradek.broker.leadership_lease import Heard, LeadershipLease
@@ -106,12 +107,14 @@ class ClusterSettings:
             this broker. Brokers that were killed delay it by their session timeout.
         checks_own_address: Whether the broker connects to its own advertised address and reports a
             failure.
+        zookeeper_servers: ``HOST:PORT`` of each server. Several must be one ensemble.
     """
 
     chroot: str = ""
     id_timeout_ms: float = 20_000
     shutdown_timeout_ms: float = 30_000
     checks_own_address: bool = False
+    zookeeper_servers: tuple[str, ...] = ()
 
 
 class ClusterMember(ClusterMembership):
@@ -265,6 +268,7 @@ class ClusterMember(ClusterMembership):
             OSError: The mark of a move cannot be written.
         """
         self._clean_shutdown_epoch = directories.clean_shutdown_epoch
+        await check_is_one_ensemble(self._environment.network, self._settings.zookeeper_servers)
         await self.lifecycle.open()
         for attempt in range(1, JOIN_ATTEMPTS_MAX + 1):
             try:

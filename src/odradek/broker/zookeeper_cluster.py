@@ -104,5 +104,8 @@ def cluster_on_zookeeper(config: BrokerConfig, environment: Environment) -> Clus
         )
 
     id_timeout_ms = SESSIONS_OF_ID * session_timeout_ms + ID_SLACK_MS
-    settings = ClusterSettings(names.chroot, id_timeout_ms, checks_own_address=True)
+    servers = tuple(names.hosts.split(","))
+    settings = ClusterSettings(
+        names.chroot, id_timeout_ms, checks_own_address=True, zookeeper_servers=servers
+    )
     return Cluster(create_store, settings)

@@ -9,25 +9,36 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 )
 
+// sessionTimeout returns the session timeout of members: 6 s unless the environment has another one.
+func sessionTimeout() time.Duration {
+	ms, err := strconv.Atoi(os.Getenv("ODRADEK_CONFORMANCE_SESSION_MS"))
+	if err != nil {
+		ms = 6000
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
 func main() {
 	a := os.Args
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	reader := kafka.NewReader(kafka.ReaderConfig{
-		Brokers:           []string{a[2]},
+		Brokers:           strings.Split(a[2], ","),
 		Topic:             a[3],
 		GroupID:           a[4],
 		StartOffset:       kafka.FirstOffset,
 		MinBytes:          1,
 		MaxBytes:          1 << 20,
 		MaxWait:           250 * time.Millisecond,
-		SessionTimeout:    6 * time.Second,
+		SessionTimeout:    sessionTimeout(),
 		HeartbeatInterval: time.Second,
 	})
 	for {

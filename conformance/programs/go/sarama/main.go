@@ -14,21 +14,36 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/IBM/sarama"
 )
 
+// sessionTimeout returns the session timeout of members: 6 s unless the environment has another one.
+func sessionTimeout() time.Duration {
+	ms, err := strconv.Atoi(os.Getenv("ODRADEK_CONFORMANCE_SESSION_MS"))
+	if err != nil {
+		ms = 6000
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
 func config() *sarama.Config {
 	c := sarama.NewConfig()
 	c.Version = sarama.MaxVersion
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.Offsets.AutoCommit.Interval = 200 * time.Millisecond
-	c.Consumer.Group.Session.Timeout = 6 * time.Second
+	c.Consumer.Group.Session.Timeout = sessionTimeout()
 	c.Consumer.Group.Heartbeat.Interval = time.Second
 	return c
 }
+
+const abortable = sarama.ProducerTxnFlagAbortableError | sarama.ProducerTxnFlagFatalError
+
+// kills: brokers are killed during the run.
+var kills = os.Getenv("ODRADEK_CONFORMANCE_KILLS") != ""
 
 type member struct{}
 
@@ -56,7 +71,7 @@ func consume(bootstrap, topic, group, instance string) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	consumer, err := sarama.NewConsumerGroup([]string{bootstrap}, group, c)
+	consumer, err := sarama.NewConsumerGroup(strings.Split(bootstrap, ","), group, c)
 	check(err)
 	for ctx.Err() == nil {
 		check(consumer.Consume(ctx, []string{topic}, member{}))
@@ -71,11 +86,11 @@ func producer(bootstrap, id string) sarama.SyncProducer {
 	c.Producer.Return.Successes = true
 	c.Producer.Transaction.ID = id
 	c.Net.MaxOpenRequests = 1
-	made, err := sarama.NewSyncProducer([]string{bootstrap}, c)
+	made, err := sarama.NewSyncProducer(strings.Split(bootstrap, ","), c)
 	// The broker is aborting the open transaction of the previous producer. Sarama does not retry.
 	for tries := 0; errors.Is(err, sarama.ErrConcurrentTransactions) && tries < 100; tries++ {
 		time.Sleep(100 * time.Millisecond)
-		made, err = sarama.NewSyncProducer([]string{bootstrap}, c)
+		made, err = sarama.NewSyncProducer(strings.Split(bootstrap, ","), c)
 	}
 	check(err)
 	return made
@@ -92,19 +107,38 @@ func send(p sarama.SyncProducer, topic string, n int) error {
 	return nil
 }
 
+// retried repeats a call while brokers are killed, unless the producer has one of the final states.
+func retried(p sarama.SyncProducer, final sarama.ProducerTxnStatusFlag, call func() error) error {
+	err := call()
+	for tries := 0; kills && err != nil && p.TxnStatus()&final == 0 && tries < 300; tries++ {
+		time.Sleep(100 * time.Millisecond)
+		err = call()
+	}
+	return err
+}
+
 func transact(bootstrap, topic, id string, count, seed int, source, group string) {
 	p, dice := producer(bootstrap, id), rand.New(rand.NewSource(int64(seed)))
 	for n := 0; n < count; n++ {
 		check(p.BeginTxn())
-		check(send(p, topic, n))
-		offsets := []*sarama.PartitionOffsetMetadata{{Partition: 0, Offset: int64(n + 1)}}
-		to := map[string][]*sarama.PartitionOffsetMetadata{source: offsets}
-		check(p.AddOffsetsToTxn(to, group))
-		if dice.Intn(3) == 0 {
-			check(p.AbortTxn())
+		aborts := dice.Intn(3) == 0
+		err := send(p, topic, n)
+		if err == nil {
+			offsets := []*sarama.PartitionOffsetMetadata{{Partition: 0, Offset: int64(n + 1)}}
+			to := map[string][]*sarama.PartitionOffsetMetadata{source: offsets}
+			err = retried(p, abortable, func() error { return p.AddOffsetsToTxn(to, group) })
+		}
+		if err == nil && !aborts {
+			err = retried(p, abortable, p.CommitTxn)
+		}
+		// The death of a broker may end a transaction with an error. Then it is aborted.
+		if err != nil || aborts {
+			if err != nil && !kills {
+				log.Fatal(err)
+			}
+			check(retried(p, sarama.ProducerTxnFlagFatalError, p.AbortTxn))
 			fmt.Println("abort", n)
 		} else {
-			check(p.CommitTxn())
 			fmt.Println("commit", n)
 		}
 	}
