@@ -61,6 +61,11 @@ from odradek.replication.leader_offsets import (
     leader_offsets,
     list_offsets_requests,
 )
+from odradek.replication.single_partition_fetch import (
+    FETCH_VERSION,
+    SinglePartitionPacker,
+    SinglePartitionResponse,
+)
 from odradek.results import Result, gather
 from odradek.slicing import SLICE_MS, Pause, begin, sliced
 
@@ -79,9 +84,6 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Message)
 
 logger = logging.getLogger(__name__)
-
-FETCH_VERSION = 17
-"""The version of Fetch: topic ids, replica state and diverging epochs."""
 
 RUN_BYTES_MAX = 524_288
 """Maximum number of bytes of one append, unless its first batch is larger. It also has at most the
@@ -226,6 +228,14 @@ class ReplicaFetcher:
         self._connections = (self._in_sync, self._catch_up)
         for each in self._connections:
             each.responded = partial(self._responded, each)
+        settings = parts.settings
+        self._packer = SinglePartitionPacker(
+            parts.broker_id,
+            settings.wait_max_ms,
+            settings.min_bytes,
+            settings.response_max_bytes,
+            settings.partition_max_bytes,
+        )
         self._control: LeaderChannel | None = None
         self._timer: Timer | None = None
         self._timer_ms = 0.0
@@ -353,6 +363,16 @@ class ReplicaFetcher:
                 self._retry_later(connection, self._parts.settings.backoff_ms)
                 return
         session = connection.session
+        single = self._plan.next_single(session)
+        if single is not None:
+            packed = self._packer.pack(*session.session, single, self._parts.broker_epoch())
+            channel.send(
+                packed,
+                FetchResponse,
+                timeout_ms=self._parts.settings.timeout_ms,
+                version=FETCH_VERSION,
+            ).on_done(connection.responded)
+            return
         parts = self._plan.next_request(session)
         if session.ended_sessions:
             begin(session.freeing(), "a new fetch session")
@@ -423,7 +443,10 @@ class ReplicaFetcher:
             self._lost(connection, result.error)
             return
         try:
-            processing = sliced(self._apply(connection, result.value))
+            response, applied = result.value, None
+            if response.__class__ is SinglePartitionResponse:
+                applied = self._apply_single(connection, response)
+            processing = applied or sliced(self._apply(connection, response))
         except Exception as error:  # noqa: BLE001 - `_lost` reports it
             self._lost(connection, error)
             return
@@ -466,6 +489,55 @@ class ReplicaFetcher:
         delay_ms = min(RETRY_MS << min(connection.failures, 20), self._parts.settings.backoff_ms)
         connection.failures += 1
         self._retry_later(connection, delay_ms)
+
+    def _apply_single(
+        self, connection: _Connection, response: SinglePartitionResponse
+    ) -> Result[None] | None:
+        """Append the records of one replica without the generator of `_apply`, if one run suffices.
+
+        Return None, before any change, if the fetch is void. `_apply` handles the response then.
+        """
+        session, data = connection.session, response.data
+        sent = session.sent_to(response.topic_id, data.partition_index)
+        if sent is None or not sent.is_current():
+            return None
+        session.responded(response.session, 0)
+        self._plan.responded(session)
+        replica, records, follow_up = sent.replica, data.records, _FollowUp(deque(), [], {})
+        assert isinstance(records, memoryview)
+        now_ms = self._clock.time_ms()
+        info = self._append(session, replica, records, now_ms, data, follow_up)
+        if info is None or info.size_bytes < len(records) or info.must_flush:
+            rest = self._rest_of_single(session, replica, records, info, now_ms, data, follow_up)
+            return sliced(rest)
+        self._appended(replica, data, info, follow_up)
+        connection.failures = 0
+        return _DONE
+
+    def _rest_of_single(
+        self,
+        session: FetchSessionHandler,
+        replica: FollowedReplica,
+        records: memoryview,
+        info: FollowerAppendInfo | None,
+        now_ms: int,
+        data: PartitionData,
+        follow_up: _FollowUp,
+    ) -> Generator[Pause, None, Result[None]]:
+        """Do what is left after the first run, as `_apply` does."""
+        cost, ends_ms = 0, self._clock.monotonic_ms() + SLICE_MS
+        try:
+            if info is not None and info.size_bytes < len(records):
+                cost = info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
+                info, cost, ends_ms = yield from self._append_rest(
+                    session, replica, records, info, now_ms, data, follow_up, cost, ends_ms
+                )
+            self._appended(replica, data, info, follow_up)
+            yield from self._follow_up(follow_up, cost)
+        except BaseException:
+            self._not_followed_up(follow_up)
+            raise
+        return _DONE
 
     def _apply(  # noqa: C901 - calls are what this path costs
         self, connection: _Connection, response: FetchResponse
