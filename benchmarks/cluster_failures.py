@@ -56,6 +56,7 @@ SETTINGS = {
 SAMPLED = 100
 SAMPLE_EVERY_S = 0.05
 START_SAMPLE_EVERY_S = 0.5
+POLL_S_MIN = 0.001
 DIRECT_EVERY_S = 0.02
 RESTING_S = 2.0
 DEADLINE_S = 300.0
@@ -116,7 +117,8 @@ class Sampler:
                 self._send(each)
             due += self._every_s
             while (left := due - time.monotonic()) > 0:
-                self._producer.poll(left)
+                # librdkafka rounds a timeout below 1 ms down to 0, which would use a processor.
+                self._producer.poll(max(left, POLL_S_MIN))
         self._producer.flush(60)
 
     def _send(self, partition: Sampled) -> None:
