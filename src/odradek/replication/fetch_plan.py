@@ -28,8 +28,10 @@ from odradek.replication.fetch_session_handler import (
 )
 from odradek.replication.followed_replica import FollowedReplica, ReplicaKey, ReplicaPhase
 
-CATCH_UP_BYTES_MAX = 1_048_576
-"""Maximum size of a response on the catch-up connection."""
+CATCH_UP_BYTES_MAX = 524_288
+"""Maximum size of a response on the catch-up connection. It is received and appended in about a
+millisecond, for which the replicas in sync have to wait.
+"""
 
 CATCH_UP_WAIT_MAX_MS = 50
 """Maximum time that a leader waits for records on the catch-up connection."""
