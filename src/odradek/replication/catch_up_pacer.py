@@ -11,7 +11,7 @@ replica in sync. A cluster without traffic catches up as fast as it can.
 
 from __future__ import annotations
 
-CATCH_UP_BYTES_A_MS = 160_000
+CATCH_UP_BYTES_A_MS = 130_000
 """Bytes a millisecond of all catch-up connections together, as long as there is traffic."""
 
 TRAFFIC_MS = 1_000.0
