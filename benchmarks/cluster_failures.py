@@ -1,7 +1,8 @@
 """A cluster of three brokers after a SIGKILL, during a drain, and when a replica returns.
 
 A `Sampler` sends a small record with acks=all to each of up to 100 sampled partitions every
-`SAMPLE_EVERY_S` seconds, by librdkafka, and keeps the time of each response.
+`SAMPLE_EVERY_S` seconds, by librdkafka, and keeps the time of each response. A `DirectSampler` does
+so by single requests.
 
 - After a SIGKILL: the time from the signal to the first response to a record that was sent after
   it, for each sampled partition. A partition that another broker leads waits as well, because its
@@ -43,7 +44,7 @@ from odradek.protocol.messages.produce_request import (
 from testkit.peer.artifacts import ROOT
 from testkit.peer.server import awaited
 from testkit.requests import batch
-from testkit.wire import WireClient
+from testkit.wire import ConnectionClosed, WireClient
 
 SESSION_MS = 6_000
 SETTINGS = {
@@ -55,7 +56,9 @@ SETTINGS = {
 }
 SAMPLED = 100
 SAMPLE_EVERY_S = 0.05
+DIRECT_TIMEOUT_MS = 200
 START_SAMPLE_EVERY_S = 0.5
+POLL_S_MIN = 0.001
 DIRECT_EVERY_S = 0.02
 RESTING_S = 2.0
 DEADLINE_S = 300.0
@@ -116,7 +119,8 @@ class Sampler:
                 self._send(each)
             due += self._every_s
             while (left := due - time.monotonic()) > 0:
-                self._producer.poll(left)
+                # librdkafka rounds a timeout below 1 ms down to 0, which would use a processor.
+                self._producer.poll(max(left, POLL_S_MIN))
         self._producer.flush(60)
 
     def _send(self, partition: Sampled) -> None:
@@ -172,7 +176,7 @@ class DirectSampler(Sampler):
     """The same by single requests, because librdkafka looks for a new leader once a second.
 
     A request with acks=all for all sampled partitions of a broker follows the response to the last
-    one. After an error the leaders are looked up before the next requests.
+    one. After an error, or without a response, the leaders are looked up before the next requests.
     """
 
     def __init__(self, cluster: ClusterProcesses, partitions: list[Sampled]) -> None:
@@ -191,8 +195,11 @@ class DirectSampler(Sampler):
             for broker, partitions in of_brokers.items():
                 if not self._sent(broker, partitions):
                     leaders = {}
-        for client in self._clients.values():
-            client.close()
+        for broker in tuple(self._clients):
+            self._drop(broker)
+
+    def _drop(self, broker: int) -> None:
+        self._clients.pop(broker).close()
 
     def _client(self, broker: int) -> WireClient:
         if broker not in self._clients:
@@ -200,17 +207,34 @@ class DirectSampler(Sampler):
         return self._clients[broker]
 
     def _leaders(self) -> dict[Sampled, int]:
+        """Ask the brokers in turn, because one of them may be killed."""
         names = sorted({name for name, _ in self.responses})
-        found = self._client(min(self._addresses)).call(
-            MetadataRequest([MetadataRequestTopic(name=name) for name in names], False), 9
+        request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], False)
+        found = None
+        for broker in self._addresses:
+            found = self._call(broker, request)
+            if found is not None:
+                break
+        return (
+            {}
+            if found is None
+            else {
+                (each.name, partition.partition_index): partition.leader_id
+                for each in found.topics
+                for partition in each.partitions
+                if (each.name, partition.partition_index) in self.responses
+                and partition.leader_id in self._addresses
+            }
         )
-        return {
-            (each.name, partition.partition_index): partition.leader_id
-            for each in found.topics
-            for partition in each.partitions
-            if (each.name, partition.partition_index) in self.responses
-            and partition.leader_id in self._addresses
-        }
+
+    def _call(self, broker: int, request: Any) -> Any:
+        """Return the response, or None without a connection to the broker."""
+        try:
+            return self._client(broker).call(request, 9)
+        except (OSError, ConnectionClosed):
+            if broker in self._clients:
+                self._drop(broker)
+            return None
 
     def _sent(self, broker: int, partitions: list[Sampled]) -> bool:
         """Send a record to each partition. Return whether all of them are acknowledged."""
@@ -219,7 +243,9 @@ class DirectSampler(Sampler):
             topics.setdefault(name, []).append(PartitionProduceData(number, batch(VALUE)))
         data = [TopicProduceData(name, partition_data=each) for name, each in topics.items()]
         at = time.monotonic()
-        response = self._client(broker).call(ProduceRequest(None, -1, 1_000, data), 9)
+        response = self._call(broker, ProduceRequest(None, -1, DIRECT_TIMEOUT_MS, data))
+        if response is None:
+            return False
         now, is_whole = time.monotonic(), True
         for topic_response in response.responses:
             for each in topic_response.partition_responses:
@@ -290,7 +316,7 @@ def restarted(cluster: ClusterProcesses, _: str, scale: float) -> dict[str, Any]
 
 def killed(cluster: ClusterProcesses, victim: int, partitions: int) -> dict[str, Any]:
     """Kill a broker by SIGKILL, and start it again when all sampled partitions acknowledge."""
-    with Sampler(cluster, sampled(partitions)) as sampler:
+    with DirectSampler(cluster, sampled(partitions)) as sampler:
         sampler.await_all(time.monotonic())
         time.sleep(RESTING_S)
         at = time.monotonic()

@@ -321,11 +321,16 @@ def test_each_deleted_topic_ends_a_time_slice_of_the_plan() -> None:
 def _drained(image: MetadataImage, drained: bool = True) -> tuple[MetadataImage, list[int]]:
     """Drain broker 1, or end that. Return the image and the partitions that it still leads."""
     plan = run_to_completion(planning_drain(image, BrokerId(1), drained, _policies))
+    assert plan.result.is_last
+    remaining = [number for name, number in plan.result.remaining if name == "a"]
+    return _drain_applied(image, plan.records), remaining
+
+
+def _drain_applied(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataImage:
     delta = MetadataDelta(image)
-    for record in plan.records:
+    for record in records:
         delta.replay(record)
-    remaining = [number for name, number in plan.result if name == "a"]
-    return delta.apply(MetadataProvenance(BrokerId(1), 1, 2)), remaining
+    return delta.apply(MetadataProvenance(BrokerId(1), 1, 2))
 
 
 def _leaders(image: MetadataImage) -> list[int]:
@@ -381,6 +386,25 @@ def test_a_repeated_drain_writes_nothing() -> None:
     image, _ = _drained(_image(_partition(0)))
     plan = run_to_completion(planning_drain(image, BrokerId(1), True, _policies))
     assert plan.records == []
+
+
+def test_a_drain_moves_few_leaderships_in_each_step() -> None:
+    image = _image(*map(_partition, range(5)), _partition(5, isr=(1,)))
+    moved = []
+    for is_first in (True, False, False, False):
+        step = planning_drain(image, BrokerId(1), True, _policies, moves_max=2, is_first=is_first)
+        plan = run_to_completion(step)
+        image = _drain_applied(image, plan.records)
+        moved.append(sum(leader != 1 for leader in _leaders(image)))
+        assert plan.result.is_last == (len(moved) == 4), "the third step moves one of topic b"
+        assert image.brokers[BrokerId(1)].drained, "from the first step on"
+    assert (moved, plan.result.remaining) == ([2, 4, 5, 5], [("a", 5)])
+
+
+def test_the_end_of_a_drain_stops_its_further_steps() -> None:
+    image, _ = _drained(_image(*map(_partition, range(3))), drained=False)
+    plan = run_to_completion(planning_drain(image, BrokerId(1), True, _policies, is_first=False))
+    assert plan.records == [] and plan.result.is_last
 
 
 def test_an_unknown_broker_cannot_be_drained() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +39,8 @@ from odradek.replication.fetch_plan import FetcherSettings
 from odradek.replication.fetcher_manager import FetcherManager
 from odradek.replication.offset_lookup import LATEST
 from odradek.replication.partition import Partition
-from odradek.replication.replica_fetcher import FETCH_VERSION
 from odradek.replication.replication_parts import FollowedPartition
+from odradek.replication.single_partition_fetch import FETCH_VERSION, SinglePartitionFetch
 from odradek.results import PendingResult, Result
 from tests.helpers.led_partitions import led
 from tests.helpers.manual_timers import SteppedTimers
@@ -58,7 +59,7 @@ class Asked(NamedTuple):
     """A request that waits for its response."""
 
     request: Any
-    response: type[Message]
+    decode: Callable[[memoryview, int], tuple[Any, int]]
     result: PendingResult[Any]
 
 
@@ -83,9 +84,14 @@ class ScriptedChannel:
         assert timeout_ms == SETTINGS.timeout_ms
         if version is None:
             version = LIST_OFFSETS_VERSION
-        decoded = decode(type(request), version, memoryview(encode(request, version)), 0)
         result: PendingResult[Any] = PendingResult()
-        self.asked.append(Asked(decoded, response, result))
+        if isinstance(request, SinglePartitionFetch):
+            decoded: Any = decode(FetchRequest, version, memoryview(request.body), 0)
+            self.asked.append(Asked(decoded, request.decode_response, result))
+            return result
+        decoded = decode(type(request), version, memoryview(encode(request, version)), 0)
+        decoder = partial(decode, response, version)
+        self.asked.append(Asked(decoded, lambda frame, pos: (decoder(frame, pos), 0), result))
         return result
 
     def close(self) -> None:
@@ -117,7 +123,7 @@ class ScriptedChannel:
         """Respond to the oldest request."""
         asked = self.asked.pop(0)
         data = bytes(encode(response, version))
-        asked.result.complete(decode(asked.response, version, memoryview(data), 0))
+        asked.result.complete(asked.decode(memoryview(data), 0)[0])
 
     def answer(
         self,

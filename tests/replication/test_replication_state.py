@@ -251,6 +251,41 @@ def test_r5_replica_about_to_join_holds_the_high_watermark() -> None:
     assert leader.append(9) == Effects(high_watermark=9)
 
 
+@pytest.mark.parametrize(("epoch", "expected"), [(EPOCH, 20), (EPOCH + 1, 30)])
+def test_r5_restarted_replica_holds_the_high_watermark_when_it_has_read_what_it_lacks(
+    epoch: int, expected: int
+) -> None:
+    """A replica that fetched a moment ago holds it at once, unless its process is a new one."""
+    leader = Leader((LEADER, A))
+    leader.append(10)
+    leader.fetch(A, 10)
+    leader.change_broker(B, fenced=True)
+    leader.fetch(B, 10)
+    leader.append(20)
+    leader.fetch(A, 20)
+    leader.change_broker(B, fenced=False, epoch=epoch)
+    leader.fetch(B, 10, epoch)
+    leader.append(30)
+    leader.fetch(A, 30)
+    assert leader.state.high_watermark == expected
+    leader.fetch(B, 20, epoch)  # the high watermark at its last fetch
+    leader.append(40)
+    leader.fetch(A, 40)
+    assert leader.state.high_watermark == expected, "the replica is about to join"
+    assert leader.fetch(B, expected, epoch).proposal is not None or expected == 20
+
+
+def test_r5_restarted_replica_that_lacks_nothing_holds_the_high_watermark() -> None:
+    leader = Leader((LEADER, A))
+    leader.append(10)
+    leader.fetch(A, 10)
+    leader.change_broker(B, epoch=EPOCH + 1)
+    assert leader.fetch(B, 10, EPOCH + 1).proposal is not None
+    leader.append(20)
+    leader.fetch(A, 20)
+    assert leader.state.high_watermark == 10
+
+
 def test_r5_high_watermark_waits_for_the_flush_that_is_due() -> None:
     leader = Leader()
     leader.append(6, committable=2)

@@ -245,8 +245,14 @@ class BrokerChannel:
         return self._state.rest_of_response(READ_BYTES) if link is self._link else None
 
     def _received(self, link: _Link, data: bytes | int) -> None:
-        if link is self._link:
-            self._perform(self._state.received(data, self._now_ms()))
+        if link is not self._link:
+            return
+        if data.__class__ is bytes:
+            sole = self._state.sole_response(data)
+            if sole is not None:
+                self._complete(sole)
+                return
+        self._perform(self._state.received(data, self._now_ms()))
 
     def _set_writable(self, link: _Link, writable: bool) -> None:
         if link is self._link:

@@ -297,6 +297,19 @@ class ChannelState:
             return effects + self._fail(error, now_ms)
         return effects
 
+    def sole_response(self, data: bytes) -> Complete | None:
+        """Take bytes that are exactly the response to the only request in flight.
+
+        Return None if they are not. `received` takes them then.
+        """
+        if self.phase is not Phase.READY or self._queue:
+            return None
+        response = self._connection.sole_response(data)
+        if response is None:
+            return None
+        ticket = self._in_flight.popleft()
+        return Complete(ticket, response)
+
     def set_writable(self, writable: bool) -> None:
         """Stop sending while the connection takes no bytes."""
         self.writable = writable

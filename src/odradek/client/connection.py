@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import io
 import struct
+from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 from odradek.errors import ErrorCode
 from odradek.protocol.api_keys import ApiKey
@@ -42,6 +44,8 @@ LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
 
 CORRELATION_ID_MAX = 2**31 - 1
 SIZE_BYTES = 4
+_SIZE_AND_ID = struct.Struct(">ii")
+"""The size of a response, and its correlation id."""
 _SIZED_NUMBERS = struct.Struct(">ihhi")
 """The size of a request, and `REQUEST_NUMBERS`."""
 
@@ -69,6 +73,34 @@ class Response(NamedTuple):
     message: Message
 
 
+class PackedRequest(ABC):
+    """A request whose sender has encoded the body. Subclasses name the API and the decoder.
+
+    Attributes:
+        body: The request without its header.
+    """
+
+    SPEC: ClassVar[str]
+    API_KEY: ClassVar[int]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    FLEXIBLE_FROM: ClassVar[int]
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    @staticmethod
+    @abstractmethod
+    def decode_response(frame: memoryview, pos: int) -> tuple[Message, int]:
+        """Return the response at a position of a frame, and its end, as a decoder of the codec."""
+
+
+def _encode_packed(request: PackedRequest, append: Callable[[bytes], object]) -> None:
+    append(request.body)
+
+
 class _Codec:
     """The codec of one version of an API, found once for a connection.
 
@@ -86,8 +118,12 @@ class _Codec:
         self.api_key = api_key = request.API_KEY
         self.version = version
         self.head = request_header(api_key, version, 0, client_id)[REQUEST_NUMBERS.size :]
-        self.encode: Encoder[Any] = encoder(request, version)
+        self.encode: Encoder[Any]
         self.decode: Decoder[Message] | None = None
+        if issubclass(request, PackedRequest):
+            self.encode, self.decode = _encode_packed, request.decode_response
+        else:
+            self.encode = encoder(request, version)
         is_flexible = version >= RESPONSE_FLEXIBLE_FROM.get(api_key, ANY_LATER)
         self.position = 5 if is_flexible else 4
 
@@ -134,7 +170,7 @@ class ClientConnection:
         self._in_flight_max = in_flight_max
         # Correlation id and codec of each request.
         self._in_flight: deque[tuple[int, _Codec]] = deque()
-        self._codecs: dict[tuple[int, int], _Codec] = {}
+        self._codecs: dict[tuple[type[Message], int], _Codec] = {}
         self._correlation_id = 0
         # Bytes of one read are kept as they came: most reads are exactly one response.
         self._received: bytes | bytearray | memoryview = b""
@@ -179,10 +215,10 @@ class ClientConnection:
             version = self.version_of(type(request))
         correlation_id = self._correlation_id % CORRELATION_ID_MAX + 1
         if client_id is None:
-            codec = self._codecs.get((request.API_KEY, version))
+            codec = self._codecs.get((type(request), version))
             if codec is None:
                 codec = _Codec(type(request), version, self.client_id)
-                self._codecs[request.API_KEY, version] = codec
+                self._codecs[type(request), version] = codec
         else:
             codec = _Codec(type(request), version, client_id)
         data = codec.framed(request, correlation_id)
@@ -292,6 +328,27 @@ class ClientConnection:
             return Response(correlation_id, codec.decoded(frame))
         except MalformedMessage as error:
             raise self._fail(f"malformed response: {error}") from error
+
+    def sole_response(self, data: bytes) -> Message | None:
+        """Return the response if `data` is all of it, and that of the only request in flight.
+
+        Return None otherwise, and for a frame that is not a valid response. Nothing has changed
+        then, and `receive_data` takes the bytes.
+        """
+        if self._received or self._large is not None or len(self._in_flight) != 1:
+            return None
+        size, correlation_id = _SIZE_AND_ID.unpack_from(data) if len(data) >= 8 else (0, 0)
+        expected, codec = self._in_flight[0]
+        if size != len(data) - SIZE_BYTES or correlation_id != expected or self._ended:
+            return None
+        if size > self._response_bytes_max or self._invalid is not None:
+            return None
+        try:
+            message = codec.decoded(memoryview(data)[SIZE_BYTES:])
+        except MalformedMessage:
+            return None
+        self._in_flight.popleft()
+        return message
 
     def _take(self) -> memoryview | None:
         """Return the next frame, which shares no memory with later bytes, or None if incomplete."""

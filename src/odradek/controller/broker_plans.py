@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from odradek.controller import plans
 from odradek.controller.alter_partition import (
@@ -46,6 +46,11 @@ from odradek.protocol.messages.remove_topic_record import RemoveTopicRecord
 from odradek.slicing import ELEMENTS_PER_SLICE
 
 _ELECTIONS_PER_SLICE = ELEMENTS_PER_SLICE // ELECTION_COST
+
+MOVES_A_DRAIN_STEP_MAX = 100
+"""Leaderships that a step of a drain moves. The partitions of a step have no leader while brokers
+apply it, which takes 0.5 to 0.9 s for 333 of them (862615fe).
+"""
 
 
 def planning_alter_partitions(
@@ -218,16 +223,35 @@ def planning_balance(
     return records
 
 
+@dataclass(slots=True)
+class DrainStep:
+    """A step of a drain.
+
+    Attributes:
+        is_last: No leadership is left to be moved.
+        remaining: In the last step, the partitions that a drained broker still leads, because no
+            other replica can.
+    """
+
+    is_last: bool = True
+    remaining: list[tuple[TopicName, int]] = field(default_factory=list)
+
+
 def planning_drain(
-    image: MetadataImage, broker: BrokerId, drained: bool, policies: Policies
-) -> Planning[list[tuple[TopicName, int]]]:
-    """Plan that a broker is drained, or no longer.
+    image: MetadataImage,
+    broker: BrokerId,
+    drained: bool,
+    policies: Policies,
+    *,
+    moves_max: int = MOVES_A_DRAIN_STEP_MAX,
+    is_first: bool = True,
+) -> Planning[DrainStep]:
+    """Plan that a broker is drained, or no longer, and move up to `moves_max` leaderships.
+
+    A later step moves nothing if another request has ended the drain, or begun it again.
 
     Other in-sync replicas get the leaderships of a drained broker, which stays in the ISRs. It gets
     them back, where it is the first replica, when it is no longer drained.
-
-    Returns:
-        The partitions that a drained broker still leads, because no other replica can.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED.
@@ -236,7 +260,12 @@ def planning_drain(
     if before is None:
         text = f"Broker ID {broker} is not currently registered"
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
-    plan: Plan[list[tuple[TopicName, int]]] = Plan([])
+    plan = Plan(DrainStep())
+    if before.drained != drained:
+        if not is_first:
+            return plan
+        plan.records.append(broker_record(before, replace(before, drained=drained)))
+    moves_left = moves_max
     avoided = {each for each, found in image.brokers.items() if found.drained} - {broker}
     avoided |= {broker} if drained else set()
     left = ELEMENTS_PER_SLICE
@@ -254,9 +283,11 @@ def planning_drain(
             after = _drained_or_returned(image, partition, drained, broker, policy)
             _append(plan.records, partition_change(topic.topic_id, partition, after or partition))
             if drained and (after is None or after.leader == broker):
-                plan.result.append((topic.name, partition.partition))
-    if before.drained != drained:
-        plan.records.append(broker_record(before, replace(before, drained=drained)))
+                plan.result.remaining.append((topic.name, partition.partition))
+            moves_left -= after is not None and after.leader != partition.leader
+            if moves_left <= 0:
+                plan.result.is_last = False
+                return plan
     return plan
 
 

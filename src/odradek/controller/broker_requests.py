@@ -69,14 +69,19 @@ class BrokerRequests:
         return run(self._drain_broker(request))
 
     async def _drain_broker(self, request: DrainBrokerRequest) -> Result[DrainBrokerResponse]:
+        """Begin the next step when the new leaders have applied the last one.
+
+        A partition is without a leader for the time of one step only.
+        """
+        broker, drained = BrokerId(request.broker_id), request.drained
         try:
-            remaining = await self._controller.drain_broker(
-                BrokerId(request.broker_id), request.drained
-            )
+            step = await self._controller.drain_broker(broker, drained, is_first=True)
+            while not step.is_last:
+                step = await self._controller.drain_broker(broker, drained, is_first=False)
         except KafkaError as error:
             return Result(DrainBrokerResponse(error.code, error.message))
         topics: dict[str, RemainingTopic] = {}
-        for name, number in remaining:
+        for name, number in step.remaining:
             topics.setdefault(name, RemainingTopic(name)).partitions.append(number)
         return Result(DrainBrokerResponse(remaining=list(topics.values())))
 

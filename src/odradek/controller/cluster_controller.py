@@ -659,11 +659,13 @@ class ClusterController:
             )
         )
 
-    async def drain_broker(self, broker: BrokerId, drained: bool) -> list[Partition]:
-        """Serve DrainBroker. Return the partitions that a drained broker still leads."""
+    async def drain_broker(
+        self, broker: BrokerId, drained: bool, *, is_first: bool
+    ) -> broker_plans.DrainStep:
+        """Perform a step of DrainBroker."""
         return await self._planned(
             lambda term: broker_plans.planning_drain(
-                term.image, broker, drained, self._policies.of(term.image)
+                term.image, broker, drained, self._policies.of(term.image), is_first=is_first
             )
         )
 

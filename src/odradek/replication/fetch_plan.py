@@ -21,11 +21,17 @@ from collections import OrderedDict
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from odradek.replication.fetch_session_handler import FetchRequestParts, FetchSessionHandler
+from odradek.replication.fetch_session_handler import (
+    FetchRequestParts,
+    FetchSessionHandler,
+    SentPartition,
+)
 from odradek.replication.followed_replica import FollowedReplica, ReplicaKey, ReplicaPhase
 
-CATCH_UP_BYTES_MAX = 1_048_576
-"""Maximum size of a response on the catch-up connection."""
+CATCH_UP_BYTES_MAX = 524_288
+"""Maximum size of a response on the catch-up connection. It is received and appended in about a
+millisecond, for which the replicas in sync have to wait.
+"""
 
 CATCH_UP_WAIT_MAX_MS = 50
 """Maximum time that a leader waits for records on the catch-up connection."""
@@ -172,6 +178,15 @@ class FetchPlan:
                     del self._moving[key]
                     self.catch_up.remove(key)
         return parts
+
+    def next_single(self, session: FetchSessionHandler) -> SentPartition | None:
+        """Begin the next request of replicas in sync if it names one of them, and nothing else.
+
+        Return None otherwise. `next_request` returns the request then.
+        """
+        if session is not self.in_sync or self._moving:
+            return None
+        return session.next_single()
 
     def limits(self, session: FetchSessionHandler, parts: FetchRequestParts) -> tuple[int, int]:
         """Return the leader's maximum wait in milliseconds, and the maximum size of its response.

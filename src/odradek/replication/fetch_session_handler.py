@@ -194,6 +194,29 @@ class FetchSessionHandler:
         parts.is_complete = False
         return parts
 
+    def next_single(self) -> SentPartition | None:
+        """Begin an incremental request that names one partition. Return its fetch.
+
+        Return None if the next request has another form, or one is in flight. `next_request`
+        returns it then.
+        """
+        changed = self._changed
+        if self.is_busy or self._epoch == INITIAL_EPOCH or len(changed) != 1:
+            return None
+        (key,) = changed
+        replica = self._fetched.get(key)
+        if replica is None:
+            return None
+        self.is_busy, self.is_long = True, False
+        self._changed, self.named = {}, changed
+        sent = self._known[key] = SentPartition(replica)
+        return sent
+
+    @property
+    def session(self) -> tuple[int, int]:
+        """The session id and the epoch of the next request, or of the one in flight."""
+        return self._session_id, self._epoch
+
     def _close_session(self) -> FetchRequestParts | None:
         """Return the request that closes a session without partitions."""
         if self._session_id == INVALID_SESSION_ID:
@@ -253,6 +276,10 @@ class FetchSessionHandler:
         if sent is None:
             raise InvalidFetchResponse(f"partition {partition} of an unknown topic or session")
         return sent
+
+    def sent_to(self, topic_id: Uuid, partition: int) -> SentPartition | None:
+        """Return the fetch of a partition, None if the session does not have the partition."""
+        return self._known.get((topic_id, partition))
 
     def responded(self, session_id: int, error_code: int) -> None:
         """Note the session in a response, before its partitions are processed.

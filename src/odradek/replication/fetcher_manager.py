@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from odradek.config.definition import invalid_value
+from odradek.replication.catch_up_pacer import CatchUpPacer
 from odradek.replication.fetch_plan import FetcherSettings
+from odradek.replication.fetcher_parts import FetcherParts
 from odradek.replication.followed_replica import FollowedReplica
 from odradek.replication.follower_truncations import FollowerTruncations
-from odradek.replication.replica_fetcher import FetcherParts, ReplicaFetcher
+from odradek.replication.replica_fetcher import ReplicaFetcher
 from odradek.slicing import begin, in_slices
 
 if TYPE_CHECKING:
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from odradek.errors import KafkaError
     from odradek.ids import BrokerId, TopicPartition
     from odradek.log.unified_log import UnifiedLog
+    from odradek.replication.fetcher_parts import LeaderChannel
     from odradek.replication.partition import Partition
-    from odradek.replication.replica_fetcher import LeaderChannel
     from odradek.replication.replication_parts import FollowedPartition
     from odradek.replication.replication_state import Brokers
 
@@ -101,6 +103,7 @@ class FetcherManager:
             settings,
             self._truncations,
             self._storage_failed,
+            CatchUpPacer(),
         )
 
     def follow(self, followed: Sequence[FollowedPartition]) -> None:

@@ -32,23 +32,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.truncation import LogTruncations
-from odradek.protocol.codec import Message
 from odradek.protocol.messages.fetch_request import FetchRequest, ReplicaState
 from odradek.protocol.messages.fetch_response import EpochEndOffset, FetchResponse
 from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
 from odradek.records.batch import HEADER_BYTES, LOG_OVERHEAD
 from odradek.records.batch_run import UnexpectedAppendOffset
-from odradek.replication.fetch_plan import FetcherSettings, FetchPlan
+from odradek.replication.fetch_plan import FetchPlan
 from odradek.replication.fetch_session_handler import (
     FetchSessionHandler,
     InvalidFetchResponse,
     SentPartition,
+)
+from odradek.replication.fetcher_parts import (
+    DONE,
+    FetchConnection,
+    FetcherParts,
+    FollowUp,
+    LeaderChannel,
+    ignore,
+    records_bytes,
 )
 from odradek.replication.followed_replica import FollowedReplica, ReplicaPhase
 from odradek.replication.follower_decisions import (
@@ -61,27 +68,24 @@ from odradek.replication.leader_offsets import (
     leader_offsets,
     list_offsets_requests,
 )
+from odradek.replication.single_partition_fetch import (
+    FETCH_VERSION,
+    SinglePartitionPacker,
+    SinglePartitionResponse,
+)
 from odradek.results import Result, gather
 from odradek.slicing import SLICE_MS, Pause, begin, sliced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-    from concurrent.futures import Executor
+    from collections.abc import Generator, Sequence
 
-    from odradek.environment.clock import Clock
-    from odradek.environment.timers import Timer, Timers
+    from odradek.environment.timers import Timer
     from odradek.ids import BrokerId
     from odradek.log.log_append_info import FollowerAppendInfo
     from odradek.protocol.messages.fetch_response import PartitionData
-    from odradek.replication.follower_truncations import FollowerTruncations
     from odradek.replication.partition import Partition
 
-R = TypeVar("R", bound=Message)
-
 logger = logging.getLogger(__name__)
-
-FETCH_VERSION = 17
-"""The version of Fetch: topic ids, replica state and diverging epochs."""
 
 RUN_BYTES_MAX = 524_288
 """Maximum number of bytes of one append, unless its first batch is larger. It also has at most the
@@ -115,7 +119,6 @@ partition fails with KAFKA_STORAGE_ERROR. Without free descriptors the attempts 
 
 LENGTH_POSITION = 8
 _TRANSPORT = (OSError, KafkaError)
-_DONE: Result[None] = Result(None)
 _EXPECTED_ERRORS = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -128,90 +131,6 @@ _EXPECTED_ERRORS = frozenset(
 """Errors until leader and follower have the same metadata."""
 
 
-class LeaderChannel(Protocol):
-    """A connection to the leader, which is opened again when it ends (`BrokerChannel`)."""
-
-    @property
-    def address(self) -> tuple[str, int]: ...
-
-    def send(
-        self,
-        request: Message,
-        response: type[R],
-        *,
-        timeout_ms: float | None = None,
-        version: int | None = None,
-    ) -> Result[R]: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FetcherParts:
-    """The parts that all fetchers of a broker share.
-
-    Attributes:
-        broker_id: The id of this broker.
-        broker_epoch: Returns the epoch of its registration.
-        endpoint: Returns the address of a broker's inter-broker listener, None if it is unknown.
-        connect: Returns a channel to an address. The last argument is a name for its purpose.
-        executor: Runs flushes.
-        truncations: The truncations of all fetchers.
-        storage_failed: Stops a replica whose log failed.
-    """
-
-    broker_id: BrokerId
-    broker_epoch: Callable[[], int]
-    endpoint: Callable[[BrokerId], tuple[str, int] | None]
-    connect: Callable[[str, int, str], LeaderChannel]
-    clock: Clock
-    timers: Timers
-    executor: Executor
-    loop: asyncio.AbstractEventLoop
-    settings: FetcherSettings
-    truncations: FollowerTruncations
-    storage_failed: Callable[[FollowedReplica], None]
-
-
-def _ignore(_: Result[FetchResponse]) -> None:
-    """Callback of the responses to a connection that no fetcher uses."""
-
-
-class _Connection:
-    """One connection for fetches: its session, and the channel while the leader's address is known.
-
-    Attributes:
-        responded: The callback of each response.
-        processing: The rest of a response that is applied in time slices.
-        retry_ms: The time before which nothing is sent.
-        failures: The number of consecutive failures.
-    """
-
-    __slots__ = ("channel", "failures", "name", "processing", "responded", "retry_ms", "session")
-
-    def __init__(self, name: str, session: FetchSessionHandler) -> None:
-        self.name = name
-        self.session = session
-        self.channel: LeaderChannel | None = None
-        self.responded: Callable[[Result[FetchResponse]], None] = _ignore
-        self.processing: Result[None] = _DONE
-        self.retry_ms: float | None = None
-        self.failures = 0
-
-
-class _FollowUp(NamedTuple):
-    """The work that is left when all partitions of a response were visited.
-
-    An entry is removed when its work has begun, or, for a flush, when it has ended. The replicas of
-    the remaining entries are not fetched, so an error must not lose them.
-    """
-
-    diverging: deque[tuple[FollowedReplica, EpochEndOffset | UnexpectedAppendOffset]]
-    out_of_range: list[FollowedReplica]
-    unflushed: dict[FollowedReplica, tuple[int, int]]
-    """With the generation and the leader's high watermark."""
-
-
 class ReplicaFetcher:
     """The fetcher of one leader's partitions. Used on the event loop only."""
 
@@ -221,11 +140,19 @@ class ReplicaFetcher:
         self._parts = parts
         self._clock = parts.clock
         self._plan = plan = FetchPlan(parts.settings)
-        self._in_sync = _Connection("in-sync", plan.in_sync)
-        self._catch_up = _Connection("catch-up", plan.catch_up)
+        self._in_sync = FetchConnection("in-sync", plan.in_sync)
+        self._catch_up = FetchConnection("catch-up", plan.catch_up)
         self._connections = (self._in_sync, self._catch_up)
         for each in self._connections:
             each.responded = partial(self._responded, each)
+        settings = parts.settings
+        self._packer = SinglePartitionPacker(
+            parts.broker_id,
+            settings.wait_max_ms,
+            settings.min_bytes,
+            settings.response_max_bytes,
+            settings.partition_max_bytes,
+        )
         self._control: LeaderChannel | None = None
         self._timer: Timer | None = None
         self._timer_ms = 0.0
@@ -322,7 +249,7 @@ class ReplicaFetcher:
             self._timer.cancel()
             self._timer = None
         for connection in self._connections:
-            connection.responded = _ignore  # no reference cycle is left
+            connection.responded = ignore  # no reference cycle is left
             connection.processing.cancel()
             if connection.channel is not None:
                 connection.channel.close()
@@ -343,7 +270,7 @@ class ReplicaFetcher:
                     self._parts.loop.call_soon(self.fetch)
                     return
 
-    def _send(self, connection: _Connection) -> None:
+    def _send(self, connection: FetchConnection) -> None:
         if connection.retry_ms is not None:
             return
         channel = connection.channel
@@ -353,6 +280,16 @@ class ReplicaFetcher:
                 self._retry_later(connection, self._parts.settings.backoff_ms)
                 return
         session = connection.session
+        single = self._plan.next_single(session)
+        if single is not None:
+            packed = self._packer.pack(*session.session, single, self._parts.broker_epoch())
+            channel.send(
+                packed,
+                FetchResponse,
+                timeout_ms=self._parts.settings.timeout_ms,
+                version=FETCH_VERSION,
+            ).on_done(connection.responded)
+            return
         parts = self._plan.next_request(session)
         if session.ended_sessions:
             begin(session.freeing(), "a new fetch session")
@@ -380,7 +317,7 @@ class ReplicaFetcher:
 
     # --- time ---
 
-    def _retry_later(self, connection: _Connection, delay_ms: float) -> None:
+    def _retry_later(self, connection: FetchConnection, delay_ms: float) -> None:
         connection.retry_ms = self._clock.monotonic_ms() + delay_ms
         self._arm()
 
@@ -416,36 +353,56 @@ class ReplicaFetcher:
 
     # --- responses ---
 
-    def _responded(self, connection: _Connection, result: Result[FetchResponse]) -> None:
+    def _responded(self, connection: FetchConnection, result: Result[FetchResponse]) -> None:
         if self._stopped:
             return
         if result.error is not None:
             self._lost(connection, result.error)
             return
         try:
-            processing = sliced(self._apply(connection, result.value))
+            response, applied = result.value, None
+            if response.__class__ is SinglePartitionResponse:
+                applied = self._apply_single(connection, response)
+            processing = applied or sliced(self._apply(connection, response))
         except Exception as error:  # noqa: BLE001 - `_lost` reports it
             self._lost(connection, error)
             return
+        if connection is self._in_sync and (applied is not None or response.responses):
+            self._parts.pacer.in_sync_responses += 1
         if processing.completed:
             connection.session.ended()
+            if connection is self._catch_up:
+                self._pace(response)
             self.fetch()
         else:
             connection.processing = processing
-            processing.on_done(partial(self._processed, connection))
+            processing.on_done(partial(self._processed, connection, response))
 
-    def _processed(self, connection: _Connection, processed: Result[None]) -> None:
-        connection.processing = _DONE
+    def _pace(self, response: FetchResponse) -> None:
+        """Send the next fetch for catch-up after a delay, if its rate is limited."""
+        size_bytes = records_bytes(response)
+        if not size_bytes:
+            return
+        delay_ms = self._parts.pacer.delay_ms(size_bytes, self._clock.monotonic_ms())
+        if delay_ms:
+            self._retry_later(self._catch_up, delay_ms)
+
+    def _processed(
+        self, connection: FetchConnection, response: FetchResponse, processed: Result[None]
+    ) -> None:
+        connection.processing = DONE
         if self._stopped:
             return
         if processed.error is not None:
             self._lost(connection, processed.error)
             return
         connection.session.ended()
+        if connection is self._catch_up:
+            self._pace(response)
         # The next request may name as many partitions, and is made in a time slice of its own.
         self._parts.loop.call_soon(self.fetch)
 
-    def _lost(self, connection: _Connection, error: Exception) -> None:
+    def _lost(self, connection: FetchConnection, error: Exception) -> None:
         """Begin a new session after a delay, because a response was lost or was not valid."""
         is_first, channel = connection.failures == 0, connection.channel
         is_transport = isinstance(error, _TRANSPORT)
@@ -467,8 +424,57 @@ class ReplicaFetcher:
         connection.failures += 1
         self._retry_later(connection, delay_ms)
 
+    def _apply_single(
+        self, connection: FetchConnection, response: SinglePartitionResponse
+    ) -> Result[None] | None:
+        """Append the records of one replica without the generator of `_apply`, if one run suffices.
+
+        Return None, before any change, if the fetch is void. `_apply` handles the response then.
+        """
+        session, data = connection.session, response.data
+        sent = session.sent_to(response.topic_id, data.partition_index)
+        if sent is None or not sent.is_current():
+            return None
+        session.responded(response.session, 0)
+        self._plan.responded(session)
+        replica, records, follow_up = sent.replica, data.records, FollowUp(deque(), [], {})
+        assert isinstance(records, memoryview)
+        now_ms = self._clock.time_ms()
+        info = self._append(session, replica, records, now_ms, data, follow_up)
+        connection.failures = 0
+        if info is None or info.size_bytes < len(records) or info.must_flush:
+            rest = self._rest_of_single(session, replica, records, info, now_ms, data, follow_up)
+            return sliced(rest)
+        self._appended(replica, data, info, follow_up)
+        return DONE
+
+    def _rest_of_single(
+        self,
+        session: FetchSessionHandler,
+        replica: FollowedReplica,
+        records: memoryview,
+        info: FollowerAppendInfo | None,
+        now_ms: int,
+        data: PartitionData,
+        follow_up: FollowUp,
+    ) -> Generator[Pause, None, Result[None]]:
+        """Do what is left after the first run, as `_apply` does."""
+        cost, ends_ms = 0, self._clock.monotonic_ms() + SLICE_MS
+        try:
+            if info is not None and info.size_bytes < len(records):
+                cost = info.batches * BATCH_COST + info.size_bytes // BYTES_A_COST
+                info, cost, ends_ms = yield from self._append_rest(
+                    session, replica, records, info, now_ms, data, follow_up, cost, ends_ms
+                )
+            self._appended(replica, data, info, follow_up)
+            yield from self._follow_up(follow_up, cost)
+        except BaseException:
+            self._not_followed_up(follow_up)
+            raise
+        return DONE
+
     def _apply(  # noqa: C901 - calls are what this path costs
-        self, connection: _Connection, response: FetchResponse
+        self, connection: FetchConnection, response: FetchResponse
     ) -> Generator[Pause, None, Result[None]]:
         """Apply a response in time slices. Each partition is checked in its slice.
 
@@ -480,14 +486,14 @@ class ReplicaFetcher:
         session.responded(response.session_id, response.error_code)
         if response.error_code:
             self._session_refused(connection, response.error_code)
-            return _DONE
+            return DONE
         self._plan.responded(session)
         count = 0
         for topic in response.responses:
             count += len(topic.partitions)
         if count > PARTITIONS_WITH_DECODING_MAX:
             yield None
-        now_ms, cost, follow_up = self._clock.time_ms(), 0, _FollowUp(deque(), [], {})
+        now_ms, cost, follow_up = self._clock.time_ms(), 0, FollowUp(deque(), [], {})
         ends_ms = self._clock.monotonic_ms() + SLICE_MS
         try:
             for topic in response.responses:
@@ -526,9 +532,9 @@ class ReplicaFetcher:
             self._not_followed_up(follow_up)
             raise
         connection.failures = 0
-        return _DONE
+        return DONE
 
-    def _session_refused(self, connection: _Connection, error_code: int) -> None:
+    def _session_refused(self, connection: FetchConnection, error_code: int) -> None:
         """Begin a new session with the next request, after a delay if that fails as well.
 
         Raises:
@@ -541,7 +547,7 @@ class ReplicaFetcher:
     # --- partitions of a response ---
 
     def _without_records(
-        self, sent: SentPartition, data: PartitionData, follow_up: _FollowUp
+        self, sent: SentPartition, data: PartitionData, follow_up: FollowUp
     ) -> None:
         """Handle an error, a diverging epoch, or new offsets of the leader."""
         replica, plan = sent.replica, self._plan
@@ -569,7 +575,7 @@ class ReplicaFetcher:
         records: memoryview,
         now_ms: int,
         data: PartitionData,
-        follow_up: _FollowUp,
+        follow_up: FollowUp,
     ) -> FollowerAppendInfo | None:
         """Append the first run of the records. Return None if they are refused.
 
@@ -605,7 +611,7 @@ class ReplicaFetcher:
         info: FollowerAppendInfo,
         now_ms: int,
         data: PartitionData,
-        follow_up: _FollowUp,
+        follow_up: FollowUp,
         cost: int,
         ends_ms: float,
     ) -> Generator[None, None, tuple[FollowerAppendInfo | None, int, float]]:
@@ -636,7 +642,7 @@ class ReplicaFetcher:
         replica: FollowedReplica,
         data: PartitionData,
         info: FollowerAppendInfo | None,
-        follow_up: _FollowUp,
+        follow_up: FollowUp,
     ) -> None:
         """Take over the leader's offsets after an append, and fetch from the new log end."""
         plan = self._plan
@@ -673,7 +679,7 @@ class ReplicaFetcher:
 
     # --- after the partitions of a response ---
 
-    def _follow_up(self, work: _FollowUp, cost: int) -> Generator[Pause, None, None]:
+    def _follow_up(self, work: FollowUp, cost: int) -> Generator[Pause, None, None]:
         if work.diverging:
             cost = yield from self._truncate(work.diverging, cost)
         if work.out_of_range:
@@ -681,7 +687,7 @@ class ReplicaFetcher:
         if work.unflushed:
             yield from self._flush(work.unflushed, cost)
 
-    def _not_followed_up(self, work: _FollowUp) -> None:
+    def _not_followed_up(self, work: FollowUp) -> None:
         """Fetch the replicas again after a delay whose work an error prevented."""
         if self._stopped:
             return

@@ -91,6 +91,9 @@ class FollowerState:
         last_fetch_leader_end_offset: The leader's log end at the last fetch.
         last_caught_up_ms: The latest time at which the follower had all records of the leader.
         broker_epoch: The broker epoch in the last fetch, -1 before the first one.
+        lacks_offset: A restarted process outside of the ISR has not fetched from this offset yet,
+            the high watermark at its last fetch. The high watermark does not wait for it. -1: it
+            has, or it was not restarted.
     """
 
     __slots__ = (
@@ -98,6 +101,7 @@ class FollowerState:
         "broker_id",
         "in_isr",
         "in_maximal_isr",
+        "lacks_offset",
         "last_caught_up_ms",
         "last_fetch_leader_end_offset",
         "last_fetch_ms",
@@ -113,6 +117,7 @@ class FollowerState:
         self.last_fetch_leader_end_offset = NO_OFFSET
         self.last_fetch_ms = NEVER_MS
         self.last_caught_up_ms = NEVER_MS
+        self.lacks_offset = NO_OFFSET
         self.in_isr = False
         self.in_maximal_isr = False
 
@@ -361,7 +366,12 @@ class ReplicationState:
             follower.last_caught_up_ms = caught_up_ms
         follower.last_fetch_ms = now_ms
         follower.last_fetch_leader_end_offset = end_offset
-        follower.broker_epoch = broker_epoch
+        if broker_epoch != follower.broker_epoch:
+            follower.broker_epoch = broker_epoch
+            follower.lacks_offset = self.high_watermark
+        if follower.lacks_offset >= 0:
+            is_lacking = fetch_offset < follower.lacks_offset and not follower.in_maximal_isr
+            follower.lacks_offset = self.high_watermark if is_lacking else NO_OFFSET
         moved_back = fetch_offset < follower.log_end_offset
         follower.log_end_offset = fetch_offset
         start_moved = log_start_offset != follower.log_start_offset
@@ -433,10 +443,20 @@ class ReplicationState:
         return effects
 
     def _is_about_to_join(self, follower: FollowerState, brokers: Brokers, now_ms: int) -> bool:
+        """Return whether the high watermark waits for a follower outside of the maximal ISR.
+
+        As in Kafka it waits for a follower that was caught up within the lag time. A broker that
+        was down for seconds is one, and in Kafka requests with acks=all wait until it has read what
+        it lacks. Here its new process has to reach the high watermark of a fetch first.
+        """
         return (
-            now_ms - follower.last_caught_up_ms <= self.replica_lag_time_max_ms
-            or follower.log_end_offset == self.log_end_offset
-        ) and self._is_eligible(follower, brokers)
+            follower.lacks_offset < 0
+            and (
+                now_ms - follower.last_caught_up_ms <= self.replica_lag_time_max_ms
+                or follower.log_end_offset == self.log_end_offset
+            )
+            and self._is_eligible(follower, brokers)
+        )
 
     def acknowledgement(self, required_offset: int) -> ErrorCode | None:
         """Return the result of a request with acks=all, or None while it has to wait (rule R3).

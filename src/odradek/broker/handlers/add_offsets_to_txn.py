@@ -35,4 +35,5 @@ def handle(
 
     identity = Identity(request.transactional_id, request.producer_id, request.producer_epoch)
     partition = TopicPartition(CONSUMER_OFFSETS, services.groups.partition_of(request.group_id))
-    return services.transactions.add_partitions(identity, frozenset({partition})).then(respond)
+    added = services.transactions.add_partitions(identity, frozenset({partition}), may_wait=True)
+    return added.then(respond)

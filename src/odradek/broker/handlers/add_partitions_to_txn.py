@@ -6,7 +6,8 @@ been added (KIP-890). Without `verify_only` the partitions are added as by a pro
 transaction.version 2.
 
 If a partition does not exist, no partition of its transaction is added, and the existing ones have
-OPERATION_NOT_ATTEMPTED. Before version 2 a fenced producer gets INVALID_PRODUCER_EPOCH.
+OPERATION_NOT_ATTEMPTED. Before version 2 a fenced producer gets INVALID_PRODUCER_EPOCH. Up to
+version 3 a request is held for a moment while the last transaction is being completed.
 """
 
 from __future__ import annotations
@@ -108,8 +109,14 @@ def _decided(
         code = code_for(outcome.code, version, FENCED_FROM)
         return _response(transaction, lambda _: code)
 
-    client_version = EPOCH_BUMP_FROM if version >= BATCHED_FROM else 0
-    outcome = services.transactions.add_partitions(identity, frozenset(partitions), client_version)
+    # A request of another broker has several transactions, which must not wait for each other.
+    is_batched = version >= BATCHED_FROM
+    outcome = services.transactions.add_partitions(
+        identity,
+        frozenset(partitions),
+        EPOCH_BUMP_FROM if is_batched else 0,
+        may_wait=not is_batched,
+    )
     return outcome.chain(respond, executed=True)
 
 

@@ -23,6 +23,7 @@ from odradek.coordinator.runtime import CoordinatorRuntime, partition_for
 from odradek.coordinator.shard_transitions import Transition
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.completion import Completions
+from odradek.coordinator.transaction.held_additions import HeldAdditions
 from odradek.coordinator.transaction.transaction_decisions import (
     Identity,
     Init,
@@ -91,6 +92,7 @@ class TransactionCoordinator:
         self._image = image
         self._producer_ids = producer_ids
         self._active = False
+        self.held = HeldAdditions(timers)
         self._background: dict[Result[TransactionResponse], None] = {}
         self.runtime: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE,
@@ -173,17 +175,31 @@ class TransactionCoordinator:
         identity: Identity,
         partitions: frozenset[TopicPartition],
         client_transaction_version: int = 0,
+        *,
+        may_wait: bool = False,
     ) -> Result[TransactionResponse]:
-        """Handle AddPartitionsToTxn and AddOffsetsToTxn."""
+        """Handle AddPartitionsToTxn and AddOffsetsToTxn.
+
+        Args:
+            identity: The producer.
+            partitions: The partitions to add.
+            client_transaction_version: The transaction version of the client.
+            may_wait: Whether the request may be held while the producer's last transaction is being
+                completed (`HeldAdditions`).
+        """
         if not identity.transactional_id:
             return _refused(ErrorCode.INVALID_REQUEST)
         version = client_transaction_version
-        return self._run(
-            identity.transactional_id,
-            lambda current, _: state.add_partitions(
-                current, identity, partitions, self._clock.time_ms(), version
-            ),
-        )
+
+        def run() -> Result[TransactionResponse]:
+            return self._run(
+                identity.transactional_id,
+                lambda current, _: state.add_partitions(
+                    current, identity, partitions, self._clock.time_ms(), version
+                ),
+            )
+
+        return self.held.first_decided(identity.transactional_id, run) if may_wait else run()
 
     def end_transaction(
         self, identity: Identity, committed: bool, client_transaction_version: int = 0
@@ -382,6 +398,8 @@ class TransactionCoordinator:
             shard.adopt(following)
             if following.state in PREPARED:
                 self.completions.begin(shard, following)
+            else:
+                self.held.changed(following.transactional_id)
         return CoordinatorResult([], None)
 
     def _loaded(self, shard: TransactionShard) -> None:
@@ -400,7 +418,8 @@ class TransactionCoordinator:
 
         The next broker that loads it completes its transactions.
         """
-        return self.completions.cancelling(shard)
+        yield from self.completions.cancelling(shard)
+        yield from self.held.deciding_again()
 
 
 def _refused(code: ErrorCode) -> Result[TransactionResponse]:
