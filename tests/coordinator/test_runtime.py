@@ -27,7 +27,7 @@ from odradek.coordinator.group.group_shard import GroupShard
 from odradek.coordinator.group.offsets.offset_loading import PUT_PER_SLICE
 from odradek.coordinator.group.offsets.offset_store import CommittedOffset
 from odradek.coordinator.runtime import COMMIT_TIMEOUT_MS, java_string_hash, partition_for
-from odradek.coordinator.shard_life import RELOAD_MS
+from odradek.coordinator.shard_lifecycle import RELOAD_MS
 from odradek.coordinator.shard_loading import SLICE_RECORDS, ShardLoader
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.truncation import truncate_to

@@ -15,16 +15,16 @@ CANCEL_S = 10.0
 
 
 def _served_before_commit(patches: Patches) -> None:
-    from odradek.coordinator.shard_life import NO_ACTIONS, Actions, Phase, ShardLife
+    from odradek.coordinator.shard_lifecycle import NO_ACTIONS, Actions, Phase, ShardLifecycle
 
-    def serve(life: Any, load: int, log_end_offset: int) -> Any:
-        if not life._is_loading(load):
+    def serve(lifecycle: Any, load: int, log_end_offset: int) -> Any:
+        if not lifecycle._is_loading(load):
             return NO_ACTIONS
-        life.phase = Phase.SERVING
-        life._log_end_offset = log_end_offset
+        lifecycle.phase = Phase.SERVING
+        lifecycle._log_end_offset = log_end_offset
         return Actions(serve=True)
 
-    patches.replace(ShardLife, "loaded", serve)
+    patches.replace(ShardLifecycle, "loaded", serve)
 
 
 def _markers_with_newest_epoch(patches: Patches) -> None:

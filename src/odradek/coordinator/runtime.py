@@ -10,10 +10,10 @@ gets an error as its response. It stays in the state, because its record stays i
 latest state is therefore ahead of the committed records, and reads use the committed view
 (`uncommitted_changes`).
 
-A shard belongs to the leader epoch in which it was loaded (`shard_life`). Its appends name this
-epoch, so nothing is appended after its end. The shard is dropped with its uncommitted state when
-the epoch ends, and loaded from the log when this broker leads the partition again. No request is
-needed for that, because timers and prepared transactions wait in the log.
+A shard belongs to the leader epoch in which it was loaded (`shard_lifecycle`). Its appends name
+this epoch, so nothing is appended after its end. The shard is dropped with its uncommitted state
+when the epoch ends, and loaded from the log when this broker leads the partition again. No request
+is needed for that, because timers and prepared transactions wait in the log.
 
 Loading (`shard_loading`) reads the partition from the log start. The loading task owns the shard
 until all records are replayed. The shard serves when all of them are committed. Until then `shard`
@@ -46,7 +46,7 @@ from odradek.coordinator.coordinator_result import (
 from odradek.coordinator.deadline_timers import DeadlineTimers
 from odradek.coordinator.encoded_records import EncodedRecords
 from odradek.coordinator.led_partitions import LedPartitions
-from odradek.coordinator.shard_life import NOT_LED, REFUSALS, Actions, ShardLife
+from odradek.coordinator.shard_lifecycle import NOT_LED, REFUSALS, Actions, ShardLifecycle
 from odradek.coordinator.shard_loading import (
     BlockShard,
     RecordBlock,
@@ -133,7 +133,7 @@ class _Write(Generic[R_co]):
         return following
 
 
-class _Home(NamedTuple):
+class _ServedPartition(NamedTuple):
     """The partition of a served shard, and the leader epoch in which the shard was loaded."""
 
     topic_partition: TopicPartition
@@ -174,12 +174,12 @@ class CoordinatorRuntime(Generic[S]):
         self._append = partitions.append_internal
         self._clock = clock
         self._compression = compression
-        self._lives: dict[int, ShardLife] = {}
+        self._lifecycles: dict[int, ShardLifecycle] = {}
         # The shards that are loaded, but do not serve yet.
         self._loaded: dict[int, S] = {}
         self._shards: dict[int, S] = {}
         # The partition and the leader epoch of each served shard.
-        self._homes: dict[int, _Home] = {}
+        self._served: dict[int, _ServedPartition] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
         # By partition, in the order of their offsets. A partition without such writes has no entry.
         self._uncommitted: dict[int, deque[_Write[object]]] = {}
@@ -208,16 +208,16 @@ class CoordinatorRuntime(Generic[S]):
 
     def refusal(self, partition: int) -> ErrorCode:
         """Return the error for requests while a shard does not serve."""
-        life = self._lives.get(partition)
-        if life is None:
+        lifecycle = self._lifecycles.get(partition)
+        if lifecycle is None:
             return ErrorCode.NOT_COORDINATOR
         # A shard that begins to serve has not restarted the sessions of all its members yet.
-        return REFUSALS.get(life.phase, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return REFUSALS.get(lifecycle.phase, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def leader_epoch(self, partition: int) -> int:
         """Return the leader epoch in which this broker coordinates a partition, or `NOT_LED`."""
-        life = self._lives.get(partition)
-        return NOT_LED if life is None else life.leader_epoch
+        lifecycle = self._lifecycles.get(partition)
+        return NOT_LED if lifecycle is None else lifecycle.leader_epoch
 
     def shards(self) -> Iterator[S]:
         """Iterate over the shards that serve requests."""
@@ -247,7 +247,7 @@ class CoordinatorRuntime(Generic[S]):
         if self._loading:
             await asyncio.wait(list(self._loading.values()), timeout=timeout_s)
 
-    # -- the life of shards: see `shard_life` ------------------------------------------------------
+    # -- lifecycle: see `shard_lifecycle` ----------------------------------------------------------
 
     def follow(self, partition: int) -> None:
         """Load or drop a shard as the leadership of this broker requires. Repeatable."""
@@ -255,10 +255,10 @@ class CoordinatorRuntime(Generic[S]):
         if leader_epoch is None:
             self.unload(partition)
             return
-        life = self._lives.get(partition)
-        if life is None:
-            life = self._lives[partition] = ShardLife()
-        self._perform(partition, life, life.elected(leader_epoch))
+        lifecycle = self._lifecycles.get(partition)
+        if lifecycle is None:
+            lifecycle = self._lifecycles[partition] = ShardLifecycle()
+        self._perform(partition, lifecycle, lifecycle.elected(leader_epoch))
 
     def follow_all(self, partition_count: int) -> None:
         """Begin to load every shard of the topic that this broker leads."""
@@ -267,46 +267,48 @@ class CoordinatorRuntime(Generic[S]):
 
     def unload(self, partition: int) -> None:
         """Drop a shard with its uncommitted state. Waiting requests get NOT_COORDINATOR."""
-        life = self._lives.pop(partition, None)
-        if life is not None:
-            self._perform(partition, life, life.deposed())
+        lifecycle = self._lifecycles.pop(partition, None)
+        if lifecycle is not None:
+            self._perform(partition, lifecycle, lifecycle.deposed())
 
     def unload_all(self) -> None:
         """Drop all shards, as `unload`."""
-        for partition in list(self._lives):
+        for partition in list(self._lifecycles):
             self.unload(partition)
 
-    def _perform(self, partition: int, life: ShardLife, actions: Actions) -> None:
+    def _perform(self, partition: int, lifecycle: ShardLifecycle, actions: Actions) -> None:
         if actions.drop:
             self._drop(partition)
         if actions.load:
-            self._begin_load(partition, life)
+            self._begin_load(partition, lifecycle)
         if actions.await_offset is not None:
-            self._await_committed(partition, life, actions.await_offset)
+            self._await_committed(partition, lifecycle, actions.await_offset)
         if actions.serve:
             shard = self._loaded[partition]
-            self._transitions.add(self._starting(partition, shard, life, life.load))
+            self._transitions.add(self._starting(partition, shard, lifecycle, lifecycle.load))
         if actions.reload_ms:
             due_ms = self._clock.monotonic_ms() + actions.reload_ms
             self._reload_timer.arm(str(partition), due_ms)
 
-    def _begin_load(self, partition: int, life: ShardLife) -> None:
+    def _begin_load(self, partition: int, lifecycle: ShardLifecycle) -> None:
         """Begin to load a shard. The shard of an empty partition needs no task."""
         topic_partition = TopicPartition(self._topic, partition)
         try:
             log = self._partitions.log(topic_partition)
         except KafkaError as error:
-            self._load_failed(partition, life, life.load, error)
+            self._load_failed(partition, lifecycle, lifecycle.load, error)
             return
-        shard = self._loaded[partition] = self._new_shard(partition, life.leader_epoch)
+        shard = self._loaded[partition] = self._new_shard(partition, lifecycle.leader_epoch)
         if log.log_start_offset == log.log_end_offset:
-            self._perform(partition, life, life.loaded(life.load, log.log_end_offset))
+            self._perform(
+                partition, lifecycle, lifecycle.loaded(lifecycle.load, log.log_end_offset)
+            )
             return
-        load = self._load(partition, life, life.load, shard, log)
+        load = self._load(partition, lifecycle, lifecycle.load, shard, log)
         self._loading[partition] = asyncio.get_running_loop().create_task(load)
 
     async def _load(
-        self, partition: int, life: ShardLife, load: int, shard: S, log: UnifiedLog
+        self, partition: int, lifecycle: ShardLifecycle, load: int, shard: S, log: UnifiedLog
     ) -> None:
         actions: Actions | None = None
         failure: Exception
@@ -315,20 +317,22 @@ class CoordinatorRuntime(Generic[S]):
         except Exception as error:  # noqa: BLE001 - a defect must not leave the shard loading
             failure = error
         else:
-            actions = life.loaded(load, log_end_offset)
+            actions = lifecycle.loaded(load, log_end_offset)
         finally:
             if self._loading.get(partition) is asyncio.current_task():
                 del self._loading[partition]
         if actions is None:
-            self._load_failed(partition, life, load, failure)
+            self._load_failed(partition, lifecycle, load, failure)
         else:
-            self._perform(partition, life, actions)
+            self._perform(partition, lifecycle, actions)
 
-    def _load_failed(self, partition: int, life: ShardLife, load: int, error: Exception) -> None:
+    def _load_failed(
+        self, partition: int, lifecycle: ShardLifecycle, load: int, error: Exception
+    ) -> None:
         """Log a failed load, and load again after a pause unless the log is damaged."""
         # A file may be unreadable for a while only, for example without a free descriptor.
         is_damaged = not isinstance(error, KafkaError | OSError)
-        actions = life.load_failed(load, is_damaged=is_damaged)
+        actions = lifecycle.load_failed(load, is_damaged=is_damaged)
         if actions.reload_ms:
             logger.error(
                 "cannot load %s-%d: %s. It is loaded again in %g s",
@@ -347,20 +351,22 @@ class CoordinatorRuntime(Generic[S]):
                 partition,
                 exc_info=error,
             )
-        self._perform(partition, life, actions)
+        self._perform(partition, lifecycle, actions)
 
     def _reload(self, partition_text: str) -> None:
         partition = int(partition_text)
-        life = self._lives.get(partition)
-        if life is not None:
-            self._perform(partition, life, life.reload_due(life.load))
+        lifecycle = self._lifecycles.get(partition)
+        if lifecycle is not None:
+            self._perform(partition, lifecycle, lifecycle.reload_due(lifecycle.load))
 
-    def _await_committed(self, partition: int, life: ShardLife, offset: int) -> None:
+    def _await_committed(self, partition: int, lifecycle: ShardLifecycle, offset: int) -> None:
         """Wait until the loaded records are committed."""
-        load = life.load
+        load = lifecycle.load
 
         def reached(high_watermark: int) -> None:
-            self._perform(partition, life, life.high_watermark_moved(load, high_watermark))
+            self._perform(
+                partition, lifecycle, lifecycle.high_watermark_moved(load, high_watermark)
+            )
 
         try:
             self._partitions.await_committed(
@@ -370,21 +376,23 @@ class CoordinatorRuntime(Generic[S]):
             # The leadership has ended. The call of `follow` is about to come.
             logger.debug("%s-%d is not served: %s", self._topic, partition, error)
 
-    def _starting(self, partition: int, shard: S, life: ShardLife, load: int) -> Transition:
+    def _starting(
+        self, partition: int, shard: S, lifecycle: ShardLifecycle, load: int
+    ) -> Transition:
         """Serve a loaded shard, after it has prepared for that, unless it is dropped before."""
         steps = shard.starting()
-        while life.serves(load):
+        while lifecycle.serves(load):
             elements = next(steps, None)
             if elements is None:
-                self._serve(partition, shard, life)
+                self._serve(partition, shard, lifecycle)
                 return
             yield elements
 
-    def _serve(self, partition: int, shard: S, life: ShardLife) -> None:
+    def _serve(self, partition: int, shard: S, lifecycle: ShardLifecycle) -> None:
         del self._loaded[partition]
         self._shards[partition] = shard
         topic_partition = TopicPartition(self._topic, partition)
-        self._homes[partition] = _Home(topic_partition, life.leader_epoch)
+        self._served[partition] = _ServedPartition(topic_partition, lifecycle.leader_epoch)
         shard.loaded()
 
     def _drop(self, partition: int) -> None:
@@ -434,13 +442,13 @@ class CoordinatorRuntime(Generic[S]):
             pairs = list(map(self._encode, records))
             now_ms = self._clock.time_ms()
             try:
-                home = self._homes[partition]
+                served = self._served[partition]
                 if producer is None:
                     batch = build_coordinator_batch(pairs, now_ms, self._compression)
-                    appended = self._append(home[0], batch, NO_GUARD, home[1])
+                    appended = self._append(served[0], batch, NO_GUARD, served[1])
                 else:
                     batch = self._transactional_batch(pairs, now_ms, producer)
-                    appended = self._append(home[0], batch, producer.guard, home[1])
+                    appended = self._append(served[0], batch, producer.guard, served[1])
             except KafkaError as error:
                 return self._not_appended(partition, result, failed, error)
             if not appended.completed:
@@ -476,7 +484,7 @@ class CoordinatorRuntime(Generic[S]):
         They are one batch, written in one slice, as by `write`. `response` is sent when they are
         committed.
         """
-        shard, (topic_partition, leader_epoch) = self._shards[partition], self._homes[partition]
+        shard, (topic_partition, leader_epoch) = self._shards[partition], self._served[partition]
         assert isinstance(shard, BlockShard)
         result = CoordinatorResult([], response)
         records, now_ms, producer_id = block.encoded, self._clock.time_ms(), NO_PRODUCER_ID
@@ -599,7 +607,7 @@ class CoordinatorRuntime(Generic[S]):
             KafkaError: The shard is not served, or nothing was appended.
         """
         shard = self.shard(partition)
-        topic_partition, leader_epoch = self._homes[partition]
+        topic_partition, leader_epoch = self._served[partition]
         appended = append(leader_epoch)
         committed_already = appended.completed
         offset = -1

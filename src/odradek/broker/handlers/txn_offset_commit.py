@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from odradek.broker.requests.elements import COMMITS_UNSLICED_MAX
-from odradek.broker.transactions.partition_verification import Transaction, ask_coordinator
+from odradek.broker.transactions.partition_verification import Transaction, verify_with_coordinator
 from odradek.errors import ErrorCode, KafkaError
 from odradek.log.state.verification import NO_GUARD, NOT_VERIFIED
 from odradek.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
@@ -68,7 +68,7 @@ def handle(
     if services.cluster is None:
         verified = services.transactions.verify(*producer, [partition], add=adds)
     else:
-        verified = ask_coordinator(services, Transaction(*producer), [partition], add=adds)
+        verified = verify_with_coordinator(services, Transaction(*producer), [partition], add=adds)
 
     def commit(codes: Mapping[TopicPartition, ErrorCode]) -> Result[TxnOffsetCommitResponse]:
         code = codes[partition]

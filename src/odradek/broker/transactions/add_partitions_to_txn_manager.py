@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-class _Asked(Verification):
+class _PendingVerification(Verification):
     """A verification with the result that the handler holds."""
 
     __slots__ = ("result",)
@@ -76,7 +76,7 @@ class AddPartitionsToTxnManager:
         self._image = image
         self._channels = channels
         self._limits = limits
-        self._pending: dict[BrokerId, PendingVerifications[_Asked]] = {}
+        self._pending: dict[BrokerId, PendingVerifications[_PendingVerification]] = {}
 
     def coordinator_of(self, transactional_id: str) -> BrokerId | None:
         """Return the coordinator of a transactional id, or None if there is none at the moment."""
@@ -104,13 +104,15 @@ class AddPartitionsToTxnManager:
         pending = self._pending.get(coordinator)
         if pending is None:
             pending = self._pending[coordinator] = PendingVerifications(self._limits)
-        asked = _Asked(transactional_id, producer_id, producer_epoch, partitions, add=add)
-        asked.result = PendingResult(on_cancel=partial(pending.cancel, asked))
-        failed = pending.add(asked)
+        verification = _PendingVerification(
+            transactional_id, producer_id, producer_epoch, partitions, add=add
+        )
+        verification.result = PendingResult(on_cancel=partial(pending.cancel, verification))
+        failed = pending.add(verification)
         if failed is not None:
             failed.complete()
         self._send(coordinator)
-        return asked.result
+        return verification.result
 
     def _send(self, coordinator: BrokerId) -> None:
         """Send the next request to a coordinator, unless one is in flight."""
@@ -127,19 +129,19 @@ class AddPartitionsToTxnManager:
     def _responded(
         self,
         coordinator: BrokerId,
-        pending: PendingVerifications[_Asked],
-        parts: Sequence[Part[_Asked]],
+        pending: PendingVerifications[_PendingVerification],
+        parts: Sequence[Part[_PendingVerification]],
         done: Result[AddPartitionsToTxnResponse],
     ) -> None:
         found, otherwise = _outcome(coordinator, parts, done)
         # In the next iteration: requests that fail immediately must not share a time slice.
         asyncio.get_running_loop().call_soon(self._send, coordinator)
-        for asked in pending.responded(parts, found, otherwise):
-            asked.complete()
+        for verification in pending.responded(parts, found, otherwise):
+            verification.complete()
 
 
-def _to_message(part: Part[_Asked]) -> AddPartitionsToTxnTransaction:
-    asked = part.entry
+def _to_message(part: Part[_PendingVerification]) -> AddPartitionsToTxnTransaction:
+    verification = part.entry
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for name, index in part.partitions:
         topic = topics.get(name)
@@ -147,17 +149,17 @@ def _to_message(part: Part[_Asked]) -> AddPartitionsToTxnTransaction:
             topic = topics[name] = AddPartitionsToTxnTopic(name)
         topic.partitions.append(index)
     return AddPartitionsToTxnTransaction(
-        asked.transactional_id,
-        asked.producer_id,
-        asked.producer_epoch,
-        not asked.add,
+        verification.transactional_id,
+        verification.producer_id,
+        verification.producer_epoch,
+        not verification.add,
         list(topics.values()),
     )
 
 
 def _outcome(
     coordinator: BrokerId,
-    parts: Sequence[Part[_Asked]],
+    parts: Sequence[Part[_PendingVerification]],
     done: Result[AddPartitionsToTxnResponse],
 ) -> tuple[Mapping[Hashable, Codes], ErrorCode]:
     """Return the codes of a request by transactional id, and the code of all other partitions."""

@@ -44,7 +44,7 @@ WriteHere = Callable[[Sequence[TransactionMarker]], Result[Results]]
 """Appends markers to partitions of this broker."""
 
 
-class _Sent(Entry):
+class _PendingMarker(Entry):
     """The part of a marker that one broker has to write."""
 
     __slots__ = ("marker", "result")
@@ -52,7 +52,7 @@ class _Sent(Entry):
     def __init__(self, marker: TransactionMarker) -> None:
         super().__init__(marker.producer_id, marker.partitions, MARKER_BYTES)
         self.marker = marker
-        self.result: PendingResult[_Sent] = PendingResult(on_cancel=self._cancel)
+        self.result: PendingResult[_PendingMarker] = PendingResult(on_cancel=self._cancel)
 
     def _cancel(self) -> None:
         self.is_cancelled = True
@@ -79,7 +79,7 @@ class MarkerSender:
         self._image = image
         self._channels = channels
         self._limits = limits
-        self._queues: dict[BrokerId, PeerQueue[_Sent]] = {}
+        self._queues: dict[BrokerId, PeerQueue[_PendingMarker]] = {}
 
     async def write(
         self, write_here: WriteHere, markers: Sequence[TransactionMarker]
@@ -97,7 +97,7 @@ class MarkerSender:
         """
         codes: dict[int, dict[TopicPartition, ErrorCode]] = {}
         here: list[TransactionMarker] = []
-        results: list[Result[_Sent]] = []
+        results: list[Result[_PendingMarker]] = []
         for marker in markers:
             of_marker = codes.setdefault(marker.producer_id, {})
             by_leader = await in_slices(self._grouping(marker.partitions))
@@ -108,7 +108,7 @@ class MarkerSender:
                 elif leader == NO_LEADER:
                     of_marker.update(dict.fromkeys(partitions, ErrorCode.LEADER_NOT_AVAILABLE))
                 else:
-                    results.append(self._enqueue(leader, _Sent(part)))
+                    results.append(self._enqueue(leader, _PendingMarker(part)))
         sent = gather(results)
         try:
             for producer_id, written in (await wait(write_here(here))).items() if here else ():
@@ -133,7 +133,7 @@ class MarkerSender:
                 yield
         return found
 
-    def _enqueue(self, broker: BrokerId, entry: _Sent) -> Result[_Sent]:
+    def _enqueue(self, broker: BrokerId, entry: _PendingMarker) -> Result[_PendingMarker]:
         queue = self._queues.get(broker)
         if queue is None:
             queue = self._queues[broker] = PeerQueue(self._limits)
@@ -159,8 +159,8 @@ class MarkerSender:
     def _responded(
         self,
         broker: BrokerId,
-        queue: PeerQueue[_Sent],
-        parts: Sequence[Part[_Sent]],
+        queue: PeerQueue[_PendingMarker],
+        parts: Sequence[Part[_PendingMarker]],
         done: Result[WriteTxnMarkersResponse],
     ) -> None:
         if done.error is None:
@@ -174,7 +174,7 @@ class MarkerSender:
             entry.result.complete(entry)
 
 
-def _to_message(part: Part[_Sent]) -> WritableTxnMarker:
+def _to_message(part: Part[_PendingMarker]) -> WritableTxnMarker:
     marker = part.entry.marker
     topics: dict[str, WritableTxnMarkerTopic] = {}
     for name, index in part.partitions:

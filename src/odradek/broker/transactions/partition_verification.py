@@ -90,14 +90,14 @@ def verify(
     if services.cluster is None:
         codes = services.transactions.verify(*transaction, list(unverified), add=add)
     else:
-        codes = ask_coordinator(services, transaction, list(unverified), add=add)
+        codes = verify_with_coordinator(services, transaction, list(unverified), add=add)
     if codes.completed and not (add and _is_concurrent(codes.value)):
         return Result(_with_errors(verdicts, unverified, codes.value, operation))
     verification = verdicts, unverified
     return run(_wait(services, transaction, sequences, operation, verification, codes))
 
 
-def ask_coordinator(
+def verify_with_coordinator(
     services: Services, transaction: Transaction, partitions: list[TopicPartition], *, add: bool
 ) -> Result[Mapping[TopicPartition, ErrorCode]]:
     """Return the codes of `TransactionCoordinator.verify`, from the broker that is the coordinator.
@@ -166,7 +166,7 @@ async def _wait(
         if unverified and services.cluster is None:
             codes = services.transactions.verify(*transaction, list(unverified), add=True)
         elif unverified:
-            codes = ask_coordinator(services, transaction, list(unverified), add=True)
+            codes = verify_with_coordinator(services, transaction, list(unverified), add=True)
 
 
 def _is_concurrent(codes: Mapping[TopicPartition, ErrorCode]) -> bool:

@@ -251,7 +251,7 @@ class GroupShard:
         found = map(self.committed_group, group_ids)
         return [group for group in found if group is not None]
 
-    # -- life --------------------------------------------------------------------------------------
+    # -- start and end -----------------------------------------------------------------------------
 
     def starting(self) -> Transition:
         return self._on_starting(self)

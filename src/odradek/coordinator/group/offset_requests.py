@@ -36,7 +36,7 @@ from odradek.coordinator.group.offsets.offset_store import (
 from odradek.coordinator.group.pending_removals import PendingRemoval
 from odradek.coordinator.led_partitions import MarkedPartitions
 from odradek.coordinator.runtime import CoordinatorRuntime
-from odradek.coordinator.shard_life import NOT_LED
+from odradek.coordinator.shard_lifecycle import NOT_LED
 from odradek.coordinator.slice_limits import SliceLimits
 from odradek.environment.clock import Clock
 from odradek.errors import ErrorCode, KafkaError

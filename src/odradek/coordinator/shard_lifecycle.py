@@ -1,7 +1,7 @@
-"""The life of a shard: a shard belongs to the leader epoch in which it was loaded. Pure.
+"""The lifecycle of a shard: a shard belongs to the leader epoch in which it was loaded. Pure.
 
-`ShardLife` decides when the runtime loads, serves and drops the shard of one partition. It gets
-events and returns the actions of `CoordinatorRuntime`, which is its shell.
+`ShardLifecycle` decides when the runtime loads, serves and drops the shard of one partition. It
+gets events and returns the actions of `CoordinatorRuntime`, which is its shell.
 
 - A shard is loaded after each election, and dropped after each loss of the leadership. A broker
   that leads the partition again loads it again.
@@ -75,7 +75,7 @@ class Actions(NamedTuple):
 NO_ACTIONS = Actions()
 
 
-class ShardLife:
+class ShardLifecycle:
     """The state of one partition. Each method takes an event and returns the required actions.
 
     Attributes:

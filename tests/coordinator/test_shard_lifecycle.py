@@ -1,4 +1,4 @@
-"""The life of a shard: random events, compared with the history of the partition."""
+"""The lifecycle of a shard: random events, compared with the history of the partition."""
 
 from __future__ import annotations
 
@@ -6,82 +6,82 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.coordinator.shard_life import (
+from odradek.coordinator.shard_lifecycle import (
     NO_ACTIONS,
     REFUSALS,
     RELOAD_MS,
     RELOAD_MS_MAX,
     Actions,
     Phase,
-    ShardLife,
+    ShardLifecycle,
 )
 from odradek.errors import ErrorCode
 
 
-def serving(epoch: int = 3) -> ShardLife:
-    life = ShardLife()
-    life.elected(epoch)
-    life.loaded(life.load, 10)
-    assert life.high_watermark_moved(life.load, 10).serve
-    return life
+def serving(epoch: int = 3) -> ShardLifecycle:
+    lifecycle = ShardLifecycle()
+    lifecycle.elected(epoch)
+    lifecycle.loaded(lifecycle.load, 10)
+    assert lifecycle.high_watermark_moved(lifecycle.load, 10).serve
+    return lifecycle
 
 
 def test_shard_is_loaded_at_the_election_and_served_when_its_records_are_committed() -> None:
-    life = ShardLife()
-    assert life.elected(3) == Actions(load=1)
-    assert life.loaded(1, 10) == Actions(await_offset=10)
-    assert life.high_watermark_moved(1, 9) == NO_ACTIONS
-    assert life.phase is Phase.AWAITING_COMMIT
-    assert life.high_watermark_moved(1, 10) == Actions(serve=True)
-    assert (life.phase, life.leader_epoch) == (Phase.SERVING, 3)
+    lifecycle = ShardLifecycle()
+    assert lifecycle.elected(3) == Actions(load=1)
+    assert lifecycle.loaded(1, 10) == Actions(await_offset=10)
+    assert lifecycle.high_watermark_moved(1, 9) == NO_ACTIONS
+    assert lifecycle.phase is Phase.AWAITING_COMMIT
+    assert lifecycle.high_watermark_moved(1, 10) == Actions(serve=True)
+    assert (lifecycle.phase, lifecycle.leader_epoch) == (Phase.SERVING, 3)
 
 
 def test_shard_is_dropped_at_the_loss_and_loaded_again_when_the_leadership_returns() -> None:
-    life = serving()
-    assert life.deposed() == Actions(drop=True)
-    assert life.deposed() == NO_ACTIONS
-    assert life.elected(3) == Actions(load=2)
+    lifecycle = serving()
+    assert lifecycle.deposed() == Actions(drop=True)
+    assert lifecycle.deposed() == NO_ACTIONS
+    assert lifecycle.elected(3) == Actions(load=2)
 
 
 def test_new_epoch_of_the_same_leader_loads_the_shard_again() -> None:
-    life = serving()
-    assert life.elected(4) == Actions(drop=True, load=2)
+    lifecycle = serving()
+    assert lifecycle.elected(4) == Actions(drop=True, load=2)
 
 
 def test_repeated_report_of_an_epoch_has_no_effect() -> None:
-    life = serving()
-    assert life.elected(3) == NO_ACTIONS
-    assert life.elected(2) == NO_ACTIONS
-    assert life.phase is Phase.SERVING
+    lifecycle = serving()
+    assert lifecycle.elected(3) == NO_ACTIONS
+    assert lifecycle.elected(2) == NO_ACTIONS
+    assert lifecycle.phase is Phase.SERVING
 
 
 @pytest.mark.parametrize("is_damaged", [True, False])
 def test_failed_load_ends_with_the_leader_epoch(is_damaged: bool) -> None:
-    life = ShardLife()
-    life.elected(3)
-    assert life.load_failed(1, is_damaged=is_damaged).drop
-    assert life.elected(4) == Actions(drop=True, load=2)
-    life.load_failed(2, is_damaged=is_damaged)
-    life.deposed()
-    assert life.elected(4) == Actions(load=3)
+    lifecycle = ShardLifecycle()
+    lifecycle.elected(3)
+    assert lifecycle.load_failed(1, is_damaged=is_damaged).drop
+    assert lifecycle.elected(4) == Actions(drop=True, load=2)
+    lifecycle.load_failed(2, is_damaged=is_damaged)
+    lifecycle.deposed()
+    assert lifecycle.elected(4) == Actions(load=3)
 
 
 def test_damaged_log_is_not_read_again_in_its_epoch() -> None:
-    life = ShardLife()
-    life.elected(3)
-    assert life.load_failed(1, is_damaged=True) == Actions(drop=True)
-    assert life.reload_due(1) == life.elected(3) == NO_ACTIONS
-    assert REFUSALS[life.phase] is ErrorCode.NOT_COORDINATOR
+    lifecycle = ShardLifecycle()
+    lifecycle.elected(3)
+    assert lifecycle.load_failed(1, is_damaged=True) == Actions(drop=True)
+    assert lifecycle.reload_due(1) == lifecycle.elected(3) == NO_ACTIONS
+    assert REFUSALS[lifecycle.phase] is ErrorCode.NOT_COORDINATOR
 
 
 def test_unreadable_log_is_loaded_again_after_pauses_that_double() -> None:
-    life = ShardLife()
-    life.elected(3)
+    lifecycle = ShardLifecycle()
+    lifecycle.elected(3)
     pauses = []
     for _ in range(40):
-        pauses.append(life.load_failed(life.load, is_damaged=False).reload_ms)
-        assert REFUSALS[life.phase] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert life.reload_due(life.load).load == life.load
+        pauses.append(lifecycle.load_failed(lifecycle.load, is_damaged=False).reload_ms)
+        assert REFUSALS[lifecycle.phase] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert lifecycle.reload_due(lifecycle.load).load == lifecycle.load
     assert pauses[:3] == [RELOAD_MS, 2 * RELOAD_MS, 4 * RELOAD_MS]
     assert pauses[-1] == max(pauses) == RELOAD_MS_MAX
 
@@ -106,7 +106,7 @@ class Model:
     """The shell: at most one shard, of the newest load."""
 
     def __init__(self) -> None:
-        self.life = ShardLife()
+        self.lifecycle = ShardLifecycle()
         self.led: int | None = None
         self.loads: list[int] = []
         self.exists = False
@@ -134,36 +134,36 @@ class Model:
             self.paused.add(self.loads[-1])
 
     def run(self, event: str, number: int) -> None:
-        life = self.life
+        lifecycle = self.lifecycle
         load = self.loads[-1 - number] if number < len(self.loads) else 0
         if event == "elected":
             self.led = number if self.led is None else max(self.led, number)
-            self.perform(life.elected(number))
+            self.perform(lifecycle.elected(number))
         elif event == "deposed":
             self.led = None
-            self.perform(life.deposed())
+            self.perform(lifecycle.deposed())
         elif event == "loaded":
             self.ends.setdefault(load, self.high_watermark + number)
-            self.perform(life.loaded(load, self.ends[load]))
+            self.perform(lifecycle.loaded(load, self.ends[load]))
         elif event == "high watermark":
             self.high_watermark += 1
-            self.perform(life.high_watermark_moved(load, self.high_watermark))
+            self.perform(lifecycle.high_watermark_moved(load, self.high_watermark))
         elif event == "reload":
             if load in self.paused:
                 self.paused.discard(load)
-                self.perform(life.reload_due(load))
+                self.perform(lifecycle.reload_due(load))
         else:
-            self.perform(life.load_failed(load, is_damaged=event == "damaged"))
+            self.perform(lifecycle.load_failed(load, is_damaged=event == "damaged"))
 
     def check(self) -> None:
-        life = self.life
-        assert (life.phase is Phase.NOT_LED) == (self.led is None)
-        assert life.leader_epoch == (-1 if self.led is None else self.led)
-        assert self.is_served == (life.phase is Phase.SERVING)
-        assert (life.phase in REFUSALS) == (not self.is_served)
+        lifecycle = self.lifecycle
+        assert (lifecycle.phase is Phase.NOT_LED) == (self.led is None)
+        assert lifecycle.leader_epoch == (-1 if self.led is None else self.led)
+        assert self.is_served == (lifecycle.phase is Phase.SERVING)
+        assert (lifecycle.phase in REFUSALS) == (not self.is_served)
         if self.is_served:
             assert self.high_watermark >= self.ends[self.loads[-1]], "committed before it serves"
-        if life.phase is Phase.UNREADABLE:
+        if lifecycle.phase is Phase.UNREADABLE:
             assert self.loads[-1] in self.paused, "it is loaded again without a request"
 
 
