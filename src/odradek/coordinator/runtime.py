@@ -11,9 +11,9 @@ latest state is therefore ahead of the committed records, and reads use the comm
 (`uncommitted_changes`).
 
 A shard belongs to the leader epoch in which it was loaded (`shard_lifecycle`). Its appends name
-this epoch, so nothing is appended after its end. The shard is dropped with its uncommitted state when
-the epoch ends, and loaded from the log when this broker leads the partition again. No request is
-needed for that, because timers and prepared transactions wait in the log.
+this epoch, so nothing is appended after its end. The shard is dropped with its uncommitted state
+when the epoch ends, and loaded from the log when this broker leads the partition again. No request
+is needed for that, because timers and prepared transactions wait in the log.
 
 Loading (`shard_loading`) reads the partition from the log start. The loading task owns the shard
 until all records are replayed. The shard serves when all of them are committed. Until then `shard`
@@ -247,7 +247,7 @@ class CoordinatorRuntime(Generic[S]):
         if self._loading:
             await asyncio.wait(list(self._loading.values()), timeout=timeout_s)
 
-    # -- lifecycle: see `shard_lifecycle` -------------------------------------------------------------
+    # -- lifecycle: see `shard_lifecycle` ----------------------------------------------------------
 
     def follow(self, partition: int) -> None:
         """Load or drop a shard as the leadership of this broker requires. Repeatable."""
