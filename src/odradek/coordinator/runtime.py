@@ -46,7 +46,13 @@ from odradek.coordinator.coordinator_result import (
 from odradek.coordinator.deadline_timers import DeadlineTimers
 from odradek.coordinator.encoded_records import EncodedRecords
 from odradek.coordinator.led_partitions import LedPartitions
-from odradek.coordinator.shard_lifecycle import NOT_LED, REFUSALS, Actions, ShardLifecycle
+from odradek.coordinator.shard_lifecycle import (
+    NOT_LED,
+    REFUSALS,
+    Actions,
+    ShardLifecycle,
+    Transition,
+)
 from odradek.coordinator.shard_loading import (
     BlockShard,
     RecordBlock,
@@ -55,7 +61,7 @@ from odradek.coordinator.shard_loading import (
     TransactionalShard,
     replay_record,
 )
-from odradek.coordinator.shard_transitions import ShardTransitions, Transition
+from odradek.coordinator.shard_transitions import ShardTransitions
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError

@@ -16,10 +16,14 @@ a broker without a lease stops leading a partition and leads it again in the sam
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
 from odradek.errors import ErrorCode
+
+Transition = Iterator[int]
+"""The start or the end of a shard. It yields the number of elements that it has just visited."""
 
 NOT_LED = -1
 """Leader epoch of a partition that this broker does not lead."""

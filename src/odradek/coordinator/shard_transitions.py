@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
+from odradek.coordinator.shard_lifecycle import Transition
 from odradek.coordinator.slice_limits import SliceLimits
 from odradek.environment.clock import Clock
 from odradek.slicing import begin
 
 logger = logging.getLogger(__name__)
-
-Transition = Iterator[int]
-"""The start or the end of a shard. It yields the number of elements that it has just visited."""
 
 
 class ShardTransitions:

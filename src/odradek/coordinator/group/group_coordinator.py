@@ -32,7 +32,7 @@ from odradek.coordinator.group.group_shards import GroupShards
 from odradek.coordinator.group.offset_requests import OffsetRequests
 from odradek.coordinator.led_partitions import MarkedPartitions
 from odradek.coordinator.runtime import CoordinatorRuntime, complete_tickets
-from odradek.coordinator.shard_transitions import Transition
+from odradek.coordinator.shard_lifecycle import Transition
 from odradek.environment.clock import Clock
 from odradek.environment.timers import Timers
 from odradek.errors import ErrorCode, KafkaError

@@ -15,7 +15,7 @@ from odradek.coordinator.group.consumer.consumer_group import ConsumerGroup, Gro
 from odradek.coordinator.group.offsets.offset_block import OffsetBlock
 from odradek.coordinator.group.offsets.offset_loading import OffsetLoader
 from odradek.coordinator.group.offsets.offset_store import NO_PRODUCER, CommittedOffset, OffsetStore
-from odradek.coordinator.shard_transitions import Transition
+from odradek.coordinator.shard_lifecycle import Transition
 from odradek.coordinator.uncommitted_changes import UncommittedChanges
 from odradek.errors import ErrorCode
 from odradek.protocol.codec import Message

@@ -22,7 +22,7 @@ from functools import partial
 from heapq import merge
 from itertools import islice
 
-from odradek.coordinator.shard_transitions import Transition
+from odradek.coordinator.shard_lifecycle import Transition
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.transaction_marker import TransactionMarker, WriteMarkers
 from odradek.coordinator.transaction.transaction_metadata import (

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from odradek.coordinator.shard_transitions import Transition
+from odradek.coordinator.shard_lifecycle import Transition
 from odradek.coordinator.transaction.transaction_decisions import TransactionResponse
 from odradek.environment.timers import Timer, Timers
 from odradek.errors import ErrorCode

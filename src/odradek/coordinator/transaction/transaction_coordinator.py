@@ -20,7 +20,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.coordinator.coordinator_result import CoordinatorResult, Timestamp, response_code
 from odradek.coordinator.led_partitions import LedPartitions
 from odradek.coordinator.runtime import CoordinatorRuntime, partition_for
-from odradek.coordinator.shard_transitions import Transition
+from odradek.coordinator.shard_lifecycle import Transition
 from odradek.coordinator.transaction import transaction_decisions as state
 from odradek.coordinator.transaction.completion import Completions
 from odradek.coordinator.transaction.held_additions import HeldAdditions
