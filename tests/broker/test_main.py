@@ -1,19 +1,22 @@
-"""Forced fallbacks: a broker without uvloop, sendfile and RWF_NOWAIT.
+"""The process of a broker: forced fallbacks, and the interval in which its threads switch.
 
-The second run of `make test` relies on them.
+The second run of `make test` relies on the fallbacks: no uvloop, sendfile and RWF_NOWAIT.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections import Counter
 from typing import Any
 
 import pytest
 import uvloop
 
-from odradek.broker.main import FORCE_FALLBACKS
+from odradek.broker import main
+from odradek.broker.main import FORCE_FALLBACKS, SWITCH_INTERVAL_S
+from odradek.config.broker import BrokerConfig
 from odradek.environment.files import RealFiles
 from odradek.testing import Broker
 from testkit.requests import batch, fetch, produce
@@ -56,3 +59,19 @@ def test_forced_fallbacks_use_neither_uvloop_nor_sendfile_nor_rwf_nowait(
     assert bytes(got)[-BYTES:] == bytes(records)[-BYTES:]
     assert (calls["sendfile"] == 0) is forced
     assert (calls["RWF_NOWAIT"] == 0) is forced
+
+
+def test_a_thread_passes_the_interpreter_on_soon_in_the_process_of_serve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    intervals: list[float] = []
+
+    async def serve(*_: object) -> None:
+        assert intervals == [SWITCH_INTERVAL_S]
+        raise OSError("ended")
+
+    monkeypatch.setattr(sys, "setswitchinterval", intervals.append)
+    monkeypatch.setattr(main, "_serve", serve)
+    with pytest.raises(SystemExit):
+        main.run(BrokerConfig.from_properties({}))
+    assert intervals == [SWITCH_INTERVAL_S]

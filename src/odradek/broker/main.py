@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("odradek.broker")
 
 FORCE_FALLBACKS = "ODRADEK_FORCE_FALLBACKS"
+SWITCH_INTERVAL_S = 0.0002
+"""Time after which a thread has to pass the interpreter on, if the event loop waits for it.
+
+The loop releases the interpreter in each system call. With Python's default of 5 ms, another
+thread with Python code, for example the maintenance of 10,000 logs, then stops a time slice for as
+long.
+"""
 
 
 def run(
@@ -37,6 +44,7 @@ def run(
     The process ends by `os._exit` after all data is written. A regular end of the interpreter would
     free every object first, which takes half a second with some thousand partitions.
     """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(config, environment, stop_limits))
