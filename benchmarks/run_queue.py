@@ -55,7 +55,7 @@ class RunQueue:
 
 
 def busy_ms(cpu_ms: float, wall_ms: float, waited_ms: float) -> float:
-    """Return the wall time less the waits: the time on a processor, and that of blocking calls.
+    """Return the wall time less the waits: time on a processor, and time of blocking calls.
 
     It is never below the CPU time, which another clock measures.
     """

@@ -109,8 +109,8 @@ def postponed_full_collections() -> Iterator[None]:
 def slice_ended() -> None:
     """Collect the young generation at the end of a time slice, with a `Collector`.
 
-    The young generation then has no more objects than one slice of the work creates. An empty one
-    takes 3 us.
+    The young generation then has at most the objects that one slice of the work creates. An empty
+    one takes 3 us.
     """
     if _running is not None:
         _running.collect_young()

@@ -808,7 +808,7 @@ class ReplicaFetcher:
         """Request the leader's start and end of logs that are out of its range (rule F12).
 
         Each request has a time slice. Replicas may have been stopped in the meantime. After an
-        error, `replicas` has those that are not looked up.
+        error, `replicas` has the replicas that are not looked up.
         """
         is_first = True
         while replicas:
