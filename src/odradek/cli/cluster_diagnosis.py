@@ -283,7 +283,7 @@ def _broker(broker: BrokerFacts, facts: ClusterFacts) -> Iterator[Finding]:
             name,
             "leaderships that another in-sync replica can have",
             "it is drained",
-            f"`odradek cluster drain {broker.broker_id} --undo` gives them back.",
+            f"`odradek cluster drain {broker.broker_id} --undo` returns them.",
         )
     ahead_ms = broker.clock_ahead_ms
     if ahead_ms is not None and abs(ahead_ms) > CLOCK_DIFFERENCE_MAX_MS:
