@@ -70,7 +70,7 @@ def _cells(report: Report, suite: str, target: str) -> Iterator[str]:
 
 
 def _sums(report: Report, suites: Sequence[str], target: str) -> Iterator[str]:
-    """Yield the cells of the row "all". Those that differ between suites are empty."""
+    """Yield the cells of the row "all". A cell is empty if the suites differ."""
     for name in NAMES:
         runs = {report.runs[name].get(suite) for suite in suites}
         yield _counts(report.results[name], "all") if runs != {None} else NOT_RUN

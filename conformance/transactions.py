@@ -172,7 +172,8 @@ def _stream(context: Context) -> None:
 def _read(context: Context, topic: str, most: int, timeout_ms: int = 8_000) -> list[str]:
     """Return the records that a read_committed consumer receives before an idle time-out.
 
-    The time-out may be long where all of the `most` records are expected.
+    The time-out may be long where all of the `most` records are expected. While brokers are killed
+    it is longer: a partition has no leader for as long as the session of a killed broker.
     """
     command = [
         "--topic",
@@ -183,7 +184,7 @@ def _read(context: Context, topic: str, most: int, timeout_ms: int = 8_000) -> l
         "--max-messages",
         str(most),
         "--timeout-ms",
-        str(timeout_ms),
+        str(round(patient_s(timeout_ms))),
     ]
     return tool(context, "consumer.ConsoleConsumer", *command).splitlines()
 
