@@ -582,6 +582,10 @@ USED_ELSEWHERE = {
     ),
     "metadata.store.zookeeper_client._OrderedHandler.async_result",  # called by kazoo
     *(
+        f"broker.ensemble_check._Response.{name}"  # called by the event loop
+        for name in ("connection_lost", "data_received")
+    ),
+    *(
         f"net.connection.Connection.{name}"  # called by the event loop
         for name in (
             "connection_lost",

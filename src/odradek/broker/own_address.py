@@ -108,7 +108,7 @@ class AddressCheck:
             conflict = address_conflict(own, found, other.id)
             if conflict is not None:
                 self._reported_epoch = registration.epoch
-                logger.warning("%s", conflict)
+                logger.warning("broker %d may not be reached: %s", self._node_id, conflict)
                 return
 
     def _endpoint(self, broker: BrokerRegistration) -> Endpoint | None:

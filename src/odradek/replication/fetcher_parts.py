@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from odradek.protocol.codec import Message
 from odradek.protocol.messages.fetch_response import EpochEndOffset, FetchResponse
+from odradek.records.batch import LOG_OVERHEAD
 from odradek.records.batch_run import UnexpectedAppendOffset
 from odradek.results import Result
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Message)
 
 DONE: Result[None] = Result(None)
+LENGTH_POSITION = 8
+"""Position of the length in the header of a batch."""
 
 
 class LeaderChannel(Protocol):
@@ -121,3 +124,8 @@ def records_bytes(response: FetchResponse) -> int:
     return sum(
         len(data.records or b"") for topic in response.responses for data in topic.partitions
     )
+
+
+def first_size(records: memoryview) -> int:
+    """Return the size of the first batch by its header, which is not checked yet."""
+    return LOG_OVERHEAD + int.from_bytes(records[LENGTH_POSITION:LOG_OVERHEAD], "big", signed=True)

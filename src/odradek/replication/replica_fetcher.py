@@ -40,7 +40,7 @@ from odradek.log.truncation import LogTruncations
 from odradek.protocol.messages.fetch_request import FetchRequest, ReplicaState
 from odradek.protocol.messages.fetch_response import EpochEndOffset, FetchResponse
 from odradek.protocol.messages.list_offsets_response import ListOffsetsResponse
-from odradek.records.batch import HEADER_BYTES, LOG_OVERHEAD
+from odradek.records.batch import HEADER_BYTES
 from odradek.records.batch_run import UnexpectedAppendOffset
 from odradek.replication.fetch_plan import FetchPlan
 from odradek.replication.fetch_session_handler import (
@@ -54,6 +54,7 @@ from odradek.replication.fetcher_parts import (
     FetcherParts,
     FollowUp,
     LeaderChannel,
+    first_size,
     ignore,
     records_bytes,
 )
@@ -117,7 +118,6 @@ FLUSH_ATTEMPTS_MAX = 10
 partition fails with KAFKA_STORAGE_ERROR. Without free descriptors the attempts continue.
 """
 
-LENGTH_POSITION = 8
 _TRANSPORT = (OSError, KafkaError)
 _EXPECTED_ERRORS = frozenset(
     {
@@ -585,7 +585,7 @@ class ReplicaFetcher:
         if limit > RUN_BYTES_MAX:
             limit = RUN_BYTES_MAX
         if len(records) > limit:
-            records = records[: max(limit, _first_size(records))]
+            records = records[: max(limit, first_size(records))]
         try:
             info = replica.log.append_as_follower(records, replica.leader_epoch, now_ms=now_ms)
             if info.must_flush and replica not in follow_up.unflushed:
@@ -624,7 +624,7 @@ class ReplicaFetcher:
         generation, log = replica.generation, replica.log
         while True:
             records = records[info.size_bytes :]
-            if len(records) < HEADER_BYTES or _first_size(records) > len(records):
+            if len(records) < HEADER_BYTES or first_size(records) > len(records):
                 return info, cost, ends_ms  # a part of a batch
             if cost >= SLICE_COST_MAX or self._clock.monotonic_ms() > ends_ms:
                 yield
@@ -894,8 +894,3 @@ class ReplicaFetcher:
             truncated.append(replica.partition)
         if truncated:
             self._parts.truncations.start(truncations, truncated)
-
-
-def _first_size(records: memoryview) -> int:
-    """Return the size of the first batch by its header, which is not checked yet."""
-    return LOG_OVERHEAD + int.from_bytes(records[LENGTH_POSITION:LOG_OVERHEAD], "big", signed=True)
