@@ -292,23 +292,23 @@ class CoordinatorObserver:
             for topic, runtime in _runtimes(coordinators):
                 for number, shard in runtime._shards.items():
                     if all(shard is not each for each in before):
-                        self._begins(topic, number, runtime._lives[number])
+                        self._begins(topic, number, runtime._lifecycles[number])
 
     def ended(self) -> None:
         """The process of the broker has ended."""
         self._served = ()
 
-    def _begins(self, topic: str, number: int, life: Any) -> None:
+    def _begins(self, topic: str, number: int, lifecycle: Any) -> None:
         """A shard serves when all records that it has loaded are committed."""
         model = self._find(topic, number)
-        if not life._log_end_offset or model is None:
+        if not lifecycle._log_end_offset or model is None:
             return
         self._count(f"coordinator loads of {FAMILIES[topic]}s")
-        if life._log_end_offset > model.high_watermark:
+        if lifecycle._log_end_offset > model.high_watermark:
             self._report(
                 f"{self._machine.host}: the coordinator of {topic}-{number} serves what it has "
-                f"loaded below {life._log_end_offset}, but records below {model.high_watermark} "
-                "are committed"
+                f"loaded below {lifecycle._log_end_offset}, but records below "
+                f"{model.high_watermark} are committed"
             )
 
     def serves(self, coordinators: Any, topic: str, number: int) -> bool:
@@ -329,7 +329,7 @@ class CoordinatorObserver:
         """
         for topic, runtime in _runtimes(coordinators):
             for number, shard in runtime._shards.items():
-                model, epoch = self._find(topic, number), runtime._lives[number].leader_epoch
+                model, epoch = self._find(topic, number), runtime._lifecycles[number].leader_epoch
                 if model is None or model.awaits_leader or model.epoch != epoch:
                     continue
                 start = self._model.end(topic, number, model)

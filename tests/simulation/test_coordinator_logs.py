@@ -311,7 +311,7 @@ def coordinators() -> Any:
     """A broker that serves one partition of ``__transaction_state`` with an empty shard."""
     runtime = SimpleNamespace(
         _shards={0: SimpleNamespace(transactions={})},
-        _lives={0: SimpleNamespace(leader_epoch=0, _log_end_offset=10)},
+        _lifecycles={0: SimpleNamespace(leader_epoch=0, _log_end_offset=10)},
     )
     return SimpleNamespace(made_transactions=SimpleNamespace(runtime=runtime), made_groups=None)
 
