@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.evidence import (
+    cluster_growth,
     clusters,
     compared,
     further,
@@ -52,6 +53,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         clusters.ClusterFailover(),
         clusters.ClusterDrain(),
         clusters.ClusterCatchUp(),
+        cluster_growth.ClusterGrowth(),
         time_slices.TimeSlices(),
         simulations.Simulations(),
         planted_bugs.PlantedBugs(),

@@ -115,6 +115,29 @@ def test_latencies_of_all_returns_are_judged_together() -> None:
     assert "| ratio of the two | 1 | < 2: met |" in text
 
 
+def test_growth_compares_the_cpu_time_for_a_record_with_that_of_one_broker() -> None:
+    def unit(brokers: int, cpu_s: float) -> Values:
+        return {"brokers": brokers, "replicas": min(3, brokers), "records": 1_000 * brokers,
+                "client_messages": 40 * brokers, "broker_messages": 80 * (brokers - 1),
+                "broker_bytes": 430_000 * (brokers - 1), "cpu_s": cpu_s}  # fmt: skip
+
+    units = {"1/1": unit(1, 0.01), "1/2": unit(1, 0.02), "1/3": unit(1, 0.01)}
+    text = table_of("cluster-growth", {**units, "4/1": unit(4, 0.08)})
+    assert "| 1 | 1 | 40 | 0 | 0 | 10 | 1 |" in text
+    assert "| 4 | 3 | 40 | 60 | 322 | 20 | 2 |" in text
+
+
+def test_growth_has_units_of_one_to_eight_brokers() -> None:
+    record = record_of("cluster-growth", {})
+    keys = []
+    while (key := EXPERIMENTS["cluster-growth"].next_unit(record)) is not None:
+        keys.append(key)
+        record.units.append(Unit(key, "2026-11-26T08:00:00", 1.0, 0.0, {}))
+    assert keys == [f"{brokers}/{run}" for run in (1, 2, 3) for brokers in range(1, 9)]
+    command = EXPERIMENTS["cluster-growth"].command(record, "8/2")
+    assert command == ["-m", "tests.simulation.growth", "--brokers", "8", "--seed", "1"]
+
+
 def test_rows_of_a_cluster_need_three_warm_up_pairs() -> None:
     settings = EXPERIMENTS["cluster"].settings(1.0)
     assert (settings["pairs"], settings["warm_up_pairs"]) == (9, 3)
