@@ -595,6 +595,8 @@ USED_ELSEWHERE = {
             "resume_writing",
         )
     ),
+    "broker.ensemble_check._Response.connection_lost",  # called by the event loop
+    "broker.ensemble_check._Response.data_received",
     # awaits mirrored partitions
     "controller.cluster_controller.ClusterController.raise_leader_epochs",
 }

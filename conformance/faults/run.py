@@ -29,7 +29,7 @@ from conformance.faults.sessions import (
 )
 from conformance.faults.starvation import STARVED, Starvation
 from conformance.harness import Skip
-from conformance.histories.analysis import Report, analyse, figures, idle
+from conformance.histories.analysis import Report, achieved, analyse, figures, idle
 from conformance.histories.clients import Fleet, HistoryFile, command_of
 from conformance.histories.finals import finish
 from conformance.histories.history import parse
@@ -37,6 +37,7 @@ from conformance.histories.managed_broker import BrokerEnded
 from conformance.histories.managed_cluster import SESSION_MS, record_replicas
 from conformance.histories.run import (
     CHECK_S,
+    KINDS,
     Plan,
     base_settings,
     create_topics,
@@ -183,6 +184,7 @@ def _play(
         fleet.add(each)
     ids = sorted({each.transactional_id for each in settings if each.transactional_id})
     groups = sorted({each.group for each in settings if each.transacts or each.role == "consumer"})
+    _await_work(plan, cluster, history)
     nemesis.start(Workload(base.topics, base.keys, groups, ids))
     try:
         while not nemesis.is_done:
@@ -204,6 +206,16 @@ def _play(
     log_dirs = {number: each.plan.log_dir for number, each in cluster.brokers.items()}
     record_replicas(history, keys, in_sync, log_dirs)
     return late
+
+
+def _await_work(plan: Plan, cluster: FaultCluster, history: HistoryFile) -> None:
+    """Wait until an operation of each kind has succeeded, so that the faults meet clients."""
+    required = {KINDS[role] for role in plan.clients}
+    cluster.until(
+        lambda: required <= achieved(parse(history.lines())),
+        "an operation of each kind of client",
+        IN_SYNC_S,
+    )
 
 
 def sessions(cluster: FaultCluster, starved: list[Cause]) -> tuple[dict[str, int], list[str]]:

@@ -6,6 +6,7 @@ The power cut of all brokers is simulated (`tests/simulation/test_power_cuts.py`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
@@ -80,8 +81,9 @@ def _kill_leaders(cluster: Cluster, topic: str, count: int) -> list[int]:
 
 
 def _restart(cluster: Cluster, killed: Sequence[int]) -> None:
-    for broker_id in killed:
-        cluster.restart(broker_id)
+    with ThreadPoolExecutor(len(killed)) as threads:
+        for _ in threads.map(cluster.restart, killed):
+            pass
     cluster.wait_until_in_sync(timeout_s=LIMIT_S)
 
 

@@ -46,8 +46,8 @@ def run(seed: int, *options: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("seed", "network", "faults"),
     [
-        (105, None, {"cut-from-zookeeper": 1, "kill-prepared": 1}),
-        (13, "proxies", {"one-way": 1}),
+        (8867, None, {"cut-from-zookeeper": 1, "kill-prepared": 1}),
+        (532, "proxies", {"one-way": 1}),
     ],
 )
 def test_the_history_of_a_short_run_is_clean_and_without_a_record_it_is_not(
@@ -74,7 +74,7 @@ def test_the_history_of_a_short_run_is_clean_and_without_a_record_it_is_not(
 
 
 def test_a_run_finds_brokers_that_acknowledge_before_the_followers_have_the_records() -> None:
-    values = run(11, "--mutant", "acks-early", "--play", "kill-cut-leader")
+    values = run(215, "--mutant", "acks-early", "--play", "kill-cut-leader")
     assert values["faults"] == {"kill-cut-leader": 1}
     assert values["anomalies"].keys() & {"lost-write", "unseen"}, values
 
