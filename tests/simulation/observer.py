@@ -589,7 +589,7 @@ class Observer:
                 self._replay_compacted(model, log)
             self._check_compacted(key_of(partition), model, log)
             return
-        if model.chain.end != log.log_end_offset:
+        if model.chain.end != log.log_end_offset or log.is_truncating:
             return  # a step in progress
         self.replays += 1
         for problem in self._replayed(model, log):
