@@ -70,12 +70,12 @@ def test_a_batch_beside_a_running_one_has_other_seeds() -> None:
 
 def test_runs_end_with_enough_hours_in_all_and_after_the_last_violation() -> None:
     experiment = Simulations()
-    earlier = [batch(source=Source("b" * 40, "s" * 40, False))] * 180
+    earlier = [batch(source=Source("b" * 40, "s" * 40, False))] * 380
     record = record_of(*earlier, *[batch()] * 29)
     assert experiment.next_unit(record) is not None
     record.units.append(Unit("last", "", 1.0, 0.0, batch()))
     assert experiment.next_unit(record) is None
-    assert experiment.next_unit(record_of(*earlier[:169], *[batch()] * 30)) is not None
+    assert experiment.next_unit(record_of(*earlier[:369], *[batch()] * 30)) is not None
     record.units.append(Unit("bad", "", 1.0, 0.0, batch(violations={"7": "lost"})))
     assert experiment.next_unit(record) is not None
     assert "violations of this commit: 7" in experiment.defect(record)
