@@ -1,15 +1,15 @@
-"""The published reports of conformance and of the compared responses: commit, date, versions."""
+"""The records of conformance and the page of compared responses: commit, date, versions."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from conformance import report, run
+from conformance import page, report
 from conformance.differential import __main__ as differential
 from conformance.harness import Result
 from conformance.report import Report, Run
-from conformance.targets import BROKER
+from conformance.targets import BROKER, TARGETS
 
 from testkit import source_state
 from testkit.source_state import Source
@@ -24,21 +24,21 @@ def result(suite: str, reason: str = "") -> Result:
 
 
 def two_suites(**runs: Run) -> Report:
-    rows = [result("kcat"), result("cross", "no client")]
-    return Report(runs, "kcat 1.7.1", {("kcat", "a case")}, {"kafka": rows, "odradek": rows})
+    """Return a report of Odradek on one broker, with a case of each suite."""
+    found = Report(versions="kcat 1.7.1", in_ci={("kcat", "a case")})
+    for suite, run in runs.items():
+        reason = "no client" if suite == "cross" else ""
+        found.record("odradek", [suite], run, [result(suite, reason)], {})
+    return found
 
 
 def totals(found: Report) -> dict[str, list[str]]:
-    """Return the last two cells of each row of the first table: commit and date."""
-    text = report.page(found, SUITES).split("| commit of Odradek | date |\n")[1]
-    rows = [line.strip("| ").split(" | ") for line in text.split("\n\n")[0].splitlines()[1:]]
-    return {row[0]: [cell.strip(" |") for cell in row[3:]] for row in rows}
-
-
-def test_the_published_page_is_made_from_the_published_results() -> None:
-    results, path = report.paths(BROKER)
-    page = report.page(report.load(results), run.SUITES)
-    assert path.read_text("utf-8") == page, "python -m conformance render"
+    """Return the cells of Odradek in the table of one broker: counts, date and commit."""
+    reports = {target: found if target == BROKER else Report() for target in TARGETS}
+    text = page.page(reports, dict.fromkeys(TARGETS, SUITES))
+    table = text.partition(f"## {page.HEADINGS[BROKER]}\n\n")[2].split("\n\n")[0]
+    rows = [line[2:-2].split(" | ") for line in table.splitlines()[2:]]
+    return {row[0]: [cell.strip() for cell in row[3:]] for row in rows}
 
 
 def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -50,29 +50,25 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
         written.versions,
         written.in_ci,
     )
-    assert [row.seconds for row in found.results["kafka"]] == [0.1, 0.1]
+    assert [row.seconds for row in found.results["odradek"]] == [0.1, 0.1]
     report.save(found, SUITES, tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "report.json").read_bytes()
 
 
 def test_the_page_names_the_commit_and_the_day_of_each_suite() -> None:
-    first, second = ["`1111111`", "2026-01-01"], ["`2222222`", "2026-01-02"]
     found = totals(two_suites(kcat=FIRST, cross=SECOND))
-    assert found["kcat"] == first and found["cross"] == second
-    assert [cell for cell in found["all"] if cell] == []
-    assert totals(two_suites(kcat=FIRST, cross=FIRST))["all"] == first
-    assert totals(two_suites(kcat=FIRST))["cross"] == [report.NOT_RECORDED] * 2
+    assert found["kcat"] == ["1 / 0 / 0", "2026-01-01", "`1111111`"]
+    assert found["cross"] == ["0 / 0 / 1", "2026-01-02", "`2222222`"]
+    assert found["all"] == ["1 / 0 / 1", "", ""]
+    same = totals(two_suites(kcat=FIRST, cross=FIRST))
+    assert same["all"] == ["1 / 0 / 1", "2026-01-01", "`1111111`"]
 
 
-def test_a_run_of_some_suites_keeps_the_commits_of_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(run, "_in_ci", lambda: {("kcat", "a case")})
-    new = {name: [result("cross")] for name in run.NAMES}
-    merged = run._merged(two_suites(kcat=FIRST, cross=FIRST), new, ["cross"], SECOND)
-    assert merged.runs == {"kcat": FIRST, "cross": SECOND}
-    assert merged.results["odradek"] == [result("kcat"), result("cross")]
-    assert "Python 3." in merged.versions
+def test_a_run_of_some_suites_keeps_the_commits_of_the_others() -> None:
+    found = two_suites(kcat=FIRST, cross=FIRST)
+    found.record("odradek", ["cross"], SECOND, [result("cross")], {})
+    assert found.runs["odradek"] == {"kcat": FIRST, "cross": SECOND}
+    assert found.results["odradek"] == [result("kcat"), result("cross")]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +82,13 @@ def test_a_run_of_some_suites_keeps_the_commits_of_the_others(
 def test_a_source_that_changed_during_the_run_is_reported(end: Run, modified: bool) -> None:
     taken = FIRST.until(end)
     assert taken == Run(FIRST.commit, FIRST.date, modified)
-    assert totals(two_suites(kcat=taken))["kcat"][0] == (
+    assert totals(two_suites(kcat=taken))["kcat"][-1] == (
         "`1111111` and later changes" if modified else "`1111111`"
     )
+
+
+def test_the_recorded_versions_are_those_of_the_programs_on_this_machine() -> None:
+    assert "Python 3." in report.versions()
 
 
 def test_the_commit_is_the_last_one_that_changed_the_source(

@@ -19,8 +19,8 @@ from testkit.source_state import git
 
 SIMULATOR = "tests/simulation"
 HOURS_ALL = 400.0
-"""200 hours of idempotent producers and consumers, to 1093d69, and 200 more in which the clients are
-transactional producers and members of groups, too.
+"""200 hours of idempotent producers and consumers, to 1093d69, and 200 more with transactional
+producers and members of groups.
 """
 HOURS_FINAL = 30.0
 RUNS_EACH = 25

@@ -66,7 +66,7 @@ class Nemesis:
 
     def _run(self) -> None:
         began = time.monotonic()
-        while not self.ended.wait(0.5 + self.random.random() * 2.5):
+        while not self.ended.wait(self._pause_s(time.monotonic() - began)):
             if self.kills_at_s and time.monotonic() - began >= self.kills_at_s[0]:
                 assert self.broker is not None
                 self.kills_at_s.pop(0)
@@ -77,6 +77,13 @@ class Nemesis:
                 fault = self.random.choice(self.faults)
             detail = self.actions[fault]()
             self.fleet.history.event("fault", f=fault, detail=detail)
+
+    def _pause_s(self, elapsed_s: float) -> float:
+        """Return the time until the next fault. It ends at the next scheduled kill."""
+        pause_s = 0.5 + self.random.random() * 2.5
+        if self.kills_at_s:
+            pause_s = min(pause_s, max(0.0, self.kills_at_s[0] - elapsed_s))
+        return pause_s
 
     def _pick(self, suits: Callable[[Client], bool] = lambda _: True) -> Client | None:
         alive = self.fleet.alive(suits)

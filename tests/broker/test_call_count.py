@@ -73,10 +73,10 @@ FETCH_CALLS_MAX = 119
 # the new log end and the size of the batch. 34 are for two fetches at the log end, which read
 # nothing and advance the high watermark.
 REPLICATED_PRODUCE_CALLS_MAX = 74
-# The same with acks=all: 62 more make the delayed operation and the result of the request, and
+# The same with acks=all: 63 more make the delayed operation and the result of the request, and
 # complete them when the second follower has fetched. The response is sent in the next iteration of
 # the event loop, which is not counted.
-REPLICATED_ACKS_ALL_CALLS_MAX = 136
+REPLICATED_ACKS_ALL_CALLS_MAX = 137
 # Produce to a compacted topic: for records of equal sizes, a constant number of calls compares all
 # of them. For other records, one C call reads the first bytes of each. The other calls are those of
 # a request without a shape, and 7 to examine the batch.

@@ -69,11 +69,13 @@ OF_A_REQUEST = (
     "odradek.controller.plans",
     "odradek.controller.replica_placer",
 )
-MODULES_MAX = 168
+MODULES_MAX = 171
 """Number of the product's modules at the start. A change that raises it gives the reason here. A
 change that lowers it lowers the pinned number, too. The last ones that raised it delete
-the records of many partitions in time slices (`odradek.replication.record_deletions`) and report
-each reason once for a broker (`odradek.broker.requests.reported_reasons`).
+the records of many partitions in time slices (`odradek.replication.record_deletions`), report
+each reason once for a broker (`odradek.broker.requests.reported_reasons`), and refuse log
+directories whose metadata is in a ZooKeeper (`odradek.broker.single_start`,
+`odradek.config.consents`). `odradek.replication.partition_flushes` left the module of partitions.
 """
 
 

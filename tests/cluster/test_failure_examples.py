@@ -44,12 +44,22 @@ def five(zookeeper: ZooKeeperProcess) -> Iterator[Cluster]:
 
 
 def _append(cluster: Cluster, topic: str, value: str, *, acks: int = -1) -> ErrorCode:
-    """Send one produce request to the leader, without another attempt. Return its error."""
-    host, _, port = cluster.address_of(leader(cluster, topic)).rpartition(":")
+    """Send a produce request to the leader. Return its error.
+
+    There is another attempt only while the leader does not know yet that it leads.
+    """
     request = produce_request(topic, batch(value.encode()), acks=acks)
-    with BlockingClient.connect((host, int(port)), LIMIT_S, "test") as client:
-        response = client.call(request, ProduceResponse, 9)
-    return ErrorCode(response.responses[0].partition_responses[0].error_code)
+    found: list[ErrorCode] = []
+
+    def knows_its_leadership() -> bool:
+        host, _, port = cluster.address_of(leader(cluster, topic)).rpartition(":")
+        with BlockingClient.connect((host, int(port)), LIMIT_S, "test") as client:
+            response = client.call(request, ProduceResponse, 9)
+        found.append(ErrorCode(response.responses[0].partition_responses[0].error_code))
+        return found[-1] is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    until(knows_its_leadership)
+    return found[-1]
 
 
 def _in_sync(cluster: Cluster, topic: str) -> set[int]:

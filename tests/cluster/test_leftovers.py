@@ -36,6 +36,11 @@ if __name__ == "__main__":
     cluster = Cluster(2, processes=True, zookeeper=os.environ["ZOOKEEPER"]).start()
     note(cluster)
 """
+INTERRUPTED = (
+    "signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it\n"
+    "        os.kill(os.getpid(), signal.SIGINT)\n"
+    "        time.sleep(60)"
+)
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_program.py")
 
 
@@ -44,7 +49,7 @@ PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_program.py")
     [
         ("pass", PYTEST, 0),
         ("assert not cluster.broker_ids", PYTEST, 1),
-        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(60)", PYTEST, 2),
+        (INTERRUPTED, PYTEST, 2),
         ("pass", ("test_program.py",), 0),  # without `close`
     ],
 )

@@ -393,7 +393,7 @@ class ProcessMethods(ClusterMethods):
         newest: Partitions = {}
         for _, partitions in known:
             for key, each in partitions.items():
-                if key not in newest or newest[key].leader_epoch <= each.leader_epoch:
+                if key not in newest or _age(newest[key], running) <= _age(each, running):
                     newest[key] = each
         if topic is not None and not newest:
             return f"there is no topic {topic}"
@@ -410,6 +410,15 @@ class ProcessMethods(ClusterMethods):
 
 def _missing(partition: MetadataResponsePartition, running: Collection[int]) -> list[int]:
     return sorted((set(partition.replica_nodes) & set(running)) - set(partition.isr_nodes))
+
+
+def _age(partition: MetadataResponsePartition, running: Collection[int]) -> tuple[int, int]:
+    """Return a key by which the newest of several states is the greatest.
+
+    A change of the ISR does not change the leader epoch. A broker that was cut off has the former
+    ISR, which a replica that is missing now was a member of.
+    """
+    return partition.leader_epoch, len(_missing(partition, running))
 
 
 def _partitions(response: MetadataResponse) -> Partitions:
