@@ -13,11 +13,10 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from conformance import stacks
-from conformance.harness import Case, Context, Outcome, Skip, main
+from conformance.harness import Case, Context, Outcome, Skip, main, repeat
 
 MODULE = Path(__file__).resolve().parent / "released" / "franz_go"
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
@@ -67,15 +66,14 @@ def _run(context: Context) -> list[Outcome]:
 def repeat_races(outcomes: list[Outcome], test: Callable[[str], list[Outcome]]) -> list[Outcome]:
     """Repeat the failed tests of `RACES`, until they pass or the limit is reached."""
 
-    def repeated(failed: Outcome) -> Outcome:
-        for attempt in range(2, RACES_MAX + 2):
-            (last,) = test(f"^{failed.name}$")
-            if last.outcome != "failed":
-                return replace(last, reason=f"at attempt {attempt}, for a race of the test")
-        return failed
+    def again(failed: Outcome) -> Outcome:
+        def run() -> Outcome:
+            return test(f"^{failed.name}$")[0]
+
+        return repeat(failed, run, RACES_MAX, "for a race of the test")
 
     return [
-        repeated(each) if each.name in RACES and each.outcome == "failed" else each
+        again(each) if each.name in RACES and each.outcome == "failed" else each
         for each in outcomes
     ]
 

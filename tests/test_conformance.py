@@ -25,6 +25,7 @@ from conformance.harness import (
     Skip,
     patient_s,
 )
+from conformance.kafka_python_suite import repeat_failed
 from conformance.parts import LIMIT_MINUTES, PARTS, START_S
 from conformance.program_cases import Group
 from conformance.targets import BROKER, CLUSTER, KILLS, TARGETS
@@ -201,6 +202,22 @@ def test_only_a_test_with_a_race_is_repeated_and_only_until_it_passes() -> None:
     assert names == [f"^{RACES[0]}$"] * 2
     never = repeat_races(failed, lambda _: [Outcome(RACES[0], "failed", 1.0)])
     assert never == failed
+
+
+def test_each_failed_test_of_kafka_python_is_repeated_alone_until_it_passes() -> None:
+    names: list[str] = []
+
+    def second_time(name: str) -> list[Outcome]:
+        names.append(name)
+        return [Outcome(name, "passed" if len(names) == 2 else "failed", 1.0)]
+
+    passed, failed = Outcome("test_a", "passed", 1.0), Outcome("test_b", "failed", 1.0, "refused")
+    first, second = repeat_failed([passed, failed], second_time)
+    assert first == passed
+    assert (second.outcome, second.reason) == ("passed", "at attempt 3, after the kill of a broker")
+    assert names == ["test_b"] * 2
+    never = repeat_failed([failed], lambda _: [Outcome("test_b", "failed", 1.0, "again")])
+    assert never == [failed]
 
 
 @pytest.mark.parametrize("kills", [True, False])
