@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -104,6 +104,24 @@ def _members(
             member.close()
 
 
+def _eventually(context: Context, check: Callable[[], object]) -> None:
+    """Check a list of groups. While brokers are killed, repeat a check that fails.
+
+    A group is in the list of no broker while its partition of ``__consumer_offsets`` moves to
+    another leader: brokers leave out the partitions that they do not lead. Apache Kafka does so,
+    too, and its list lacks the same groups under the same kills.
+    """
+    deadline = time.monotonic() + patient_s(AWAY_S)
+    while True:
+        try:
+            check()
+        except AssertionError:
+            if not context.kills or time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
 def _described(context: Context) -> None:
     topic, group = _filled(context), context.topic("group")
     with _members(context, group, topic, 2) as members:
@@ -132,14 +150,22 @@ def _listed(context: Context) -> None:
     empty = context.topic("empty")
     _commit(context, empty, {TopicPartition(topic, 0): 1})
     with _members(context, group, topic, 1):
-        states = dict(row[:2] for row in _rows(_groups(context, "--list", "--state"), "group-"))
-        assert states.get(group) == "Stable", states
-        stable = _groups(context, "--list", "--state", "stable").split()
-        assert group in stable and empty not in stable, stable
-        assert empty in _groups(context, "--list", "--state", "Empty").split()
-        kinds = _groups(context, "--list", "--type")
-        assert [row[1] for row in _rows(kinds, group)] == ["Classic"], kinds
-        assert empty in _groups(context, "--list", "--type", "classic").split()
+        for check in (_listed_by_state, _listed_by_type):
+            _eventually(context, functools.partial(check, context, group, empty))
+
+
+def _listed_by_state(context: Context, group: str, empty: str) -> None:
+    states = dict(row[:2] for row in _rows(_groups(context, "--list", "--state"), "group-"))
+    assert states.get(group) == "Stable", states
+    stable = _groups(context, "--list", "--state", "stable").split()
+    assert group in stable and empty not in stable, stable
+    assert empty in _groups(context, "--list", "--state", "Empty").split()
+
+
+def _listed_by_type(context: Context, group: str, empty: str) -> None:
+    kinds = _groups(context, "--list", "--type")
+    assert [row[1] for row in _rows(kinds, group)] == ["Classic"], kinds
+    assert empty in _groups(context, "--list", "--type", "classic").split()
 
 
 def _consumer_protocol(context: Context) -> None:
@@ -149,8 +175,7 @@ def _consumer_protocol(context: Context) -> None:
         for member in members:
             [held] = member.assignment()
             member.commit(offsets=[TopicPartition(topic, held.partition, 4)], asynchronous=False)
-        kinds = _groups(context, "--list", "--type", "consumer", "--state", "Stable")
-        assert [row[1:3] for row in _rows(kinds, group)] == [["Consumer", "Stable"]], kinds
+        _eventually(context, functools.partial(_listed_as_consumer, context, group))
         of = ["--describe", "--group", group]
         offsets = sorted(_rows(_groups(context, *of), group), key=lambda row: row[2])
         assert [row[1:6] for row in offsets] == [
@@ -163,6 +188,11 @@ def _consumer_protocol(context: Context) -> None:
         assert {"Stable", "uniform", "2"} <= set(state), state
         refused = _refused(context, "--delete", "--group", group)
         assert "is not empty" in refused, refused
+
+
+def _listed_as_consumer(context: Context, group: str) -> None:
+    kinds = _groups(context, "--list", "--type", "consumer", "--state", "Stable")
+    assert [row[1:3] for row in _rows(kinds, group)] == [["Consumer", "Stable"]], kinds
 
 
 def _reset(context: Context, group: str, *how: str, apply: bool = True) -> dict[str, int]:

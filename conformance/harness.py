@@ -18,7 +18,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from conformance import stacks
@@ -134,6 +134,22 @@ def select(cases: Iterable[Case], subset: str | None, only: Sequence[str]) -> li
     """Return the cases of the subset whose names contain one of the words."""
     kept = [case for case in cases if subset != "ci" or case.ci]
     return [case for case in kept if not only or any(word in case.name for word in only)]
+
+
+def repeat(failed: Outcome, test: Callable[[], Outcome], most: int, cause: str) -> Outcome:
+    """Run a failed test again until it passes.
+
+    Args:
+        failed: The first result. It is also returned when the test never passes.
+        test: Run the test.
+        most: The number of repetitions.
+        cause: The reason for the repetitions, which is added to the result.
+    """
+    for attempt in range(2, most + 2):
+        last = test()
+        if last.outcome != "failed":
+            return replace(last, reason=f"at attempt {attempt}, {cause}")
+    return failed
 
 
 def run_case(suite: str, case: Case, context: Context) -> list[Result]:

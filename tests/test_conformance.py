@@ -10,11 +10,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conformance import page, program_cases, report, run, targets
+from conformance import franz_go, page, program_cases, report, run, targets
 from conformance.broker_kills import DOWN_S, PAUSE_S, BrokerKills, Kill, await_in_sync, planned
 from conformance.differential.allowed import ALLOWED, table
 from conformance.differential.compare import Difference, compare
-from conformance.franz_go import RACES, repeat_races
+from conformance.franz_go import RACES
 from conformance.harness import (
     KILLS_VARIABLE,
     SESSION_KILLS_MS,
@@ -25,6 +25,7 @@ from conformance.harness import (
     Skip,
     patient_s,
 )
+from conformance.kafka_python_suite import repeat_failed
 from conformance.parts import LIMIT_MINUTES, PARTS, START_S
 from conformance.program_cases import Group
 from conformance.targets import BROKER, CLUSTER, KILLS, TARGETS
@@ -187,7 +188,7 @@ def test_waits_are_longer_while_brokers_are_killed(monkeypatch: pytest.MonkeyPat
     assert patient_s(90.0) == 270.0
 
 
-def test_only_a_test_with_a_race_is_repeated_and_only_until_it_passes() -> None:
+def test_without_kills_only_a_test_with_a_race_is_repeated_until_it_passes() -> None:
     names: list[str] = []
 
     def third_time(pattern: str) -> list[Outcome]:
@@ -195,12 +196,53 @@ def test_only_a_test_with_a_race_is_repeated_and_only_until_it_passes() -> None:
         return [Outcome(RACES[0], "passed" if len(names) == 2 else "failed", 1.0)]
 
     failed = [Outcome(name, "failed", 1.0, "no record") for name in (RACES[0], "TestPing")]
-    first, second = repeat_races(failed, third_time)
+    first, second = franz_go.repeat_failed(failed, third_time, kills=False)
     assert (first.outcome, first.reason) == ("passed", "at attempt 3, for a race of the test")
     assert second == failed[1]
     assert names == [f"^{RACES[0]}$"] * 2
-    never = repeat_races(failed, lambda _: [Outcome(RACES[0], "failed", 1.0)])
-    assert never == failed
+    fails = [Outcome(RACES[0], "failed", 1.0)]
+    assert franz_go.repeat_failed(failed, lambda _: fails, kills=False) == failed
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_with_kills_each_failed_subtest_is_repeated_and_decides_about_its_parent(
+    passes: bool,
+) -> None:
+    patterns: list[str] = []
+    parent, child = "TestTxnEtl", "TestTxnEtl/range/848"
+    outcomes = [
+        Outcome("TestPing", "passed", 0.1),
+        *(Outcome(name, "failed", 1.0) for name in (parent, child)),
+        Outcome("TestTxnEtl/sticky", "failed", 1.0),
+    ]
+
+    def repeated(pattern: str) -> list[Outcome]:
+        patterns.append(pattern)
+        name = pattern.replace("^", "").replace("$", "")
+        ends = "passed" if passes or name == child else "failed"
+        return [Outcome(name, "passed", 1.0), Outcome(parent, ends, 1.0)]
+
+    found = franz_go.repeat_failed(outcomes, repeated, kills=True)
+    verdict = "passed" if passes else "failed"
+    assert [each.outcome for each in found] == ["passed", verdict, "passed", verdict]
+    again = 1 if passes else franz_go.REPEATS_MAX
+    assert patterns == ["^TestTxnEtl$/^range$/^848$"] + ["^TestTxnEtl$/^sticky$"] * again
+
+
+def test_each_failed_test_of_kafka_python_is_repeated_alone_until_it_passes() -> None:
+    names: list[str] = []
+
+    def second_time(name: str) -> list[Outcome]:
+        names.append(name)
+        return [Outcome(name, "passed" if len(names) == 2 else "failed", 1.0)]
+
+    passed, failed = Outcome("test_a", "passed", 1.0), Outcome("test_b", "failed", 1.0, "refused")
+    first, second = repeat_failed([passed, failed], second_time)
+    assert first == passed
+    assert (second.outcome, second.reason) == ("passed", "at attempt 3, after the kill of a broker")
+    assert names == ["test_b"] * 2
+    never = repeat_failed([failed], lambda _: [Outcome("test_b", "failed", 1.0, "again")])
+    assert never == [failed]
 
 
 @pytest.mark.parametrize("kills", [True, False])
