@@ -9,7 +9,7 @@ the defaults. The comment at `NUMBERED` in conformance/run.py gives the reasons.
 The tests connect to one address, and their admin clients do not repeat requests after a broken
 connection. kafka-python 3.0.12 also loses a request to a transaction coordinator that refuses the
 connection, and waits until the time limit (`Sender._maybe_send_pending_request`). While brokers are
-killed each test can fail for these reasons, with Apache Kafka too. A failed test is then run again.
+killed each test can fail for these reasons. A failed test is then run again.
 """
 
 from __future__ import annotations
