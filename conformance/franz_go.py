@@ -74,8 +74,8 @@ def repeat_failed(
     """Repeat failed tests alone, until they pass or the limit is reached.
 
     While brokers are killed, each failed test is repeated. The tests of groups fail at the first
-    error that a poll returns, and a connection that a killed broker refuses is such an error, with
-    Apache Kafka too. Without kills the tests of `RACES` are repeated. A test with subtests fails
+    error that a poll returns. A connection refused at the address of a killed broker is such an
+    error. Without kills the tests of `RACES` are repeated. A test with subtests fails
     when one of them failed after its repetitions.
 
     Args:

@@ -149,23 +149,30 @@ def _listed(context: Context) -> None:
     topic, group = _filled(context, 1), context.topic("group")
     empty = context.topic("empty")
     _commit(context, empty, {TopicPartition(topic, 0): 1})
+
+    def states() -> None:
+        found = dict(row[:2] for row in _rows(_groups(context, "--list", "--state"), "group-"))
+        assert found.get(group) == "Stable", found
+
+    def stable() -> None:
+        found = _groups(context, "--list", "--state", "stable").split()
+        assert group in found and empty not in found, found
+
+    def without_members() -> None:
+        found = _groups(context, "--list", "--state", "Empty").split()
+        assert empty in found, found
+
+    def kinds() -> None:
+        found = _groups(context, "--list", "--type")
+        assert [row[1] for row in _rows(found, group)] == ["Classic"], found
+
+    def classic() -> None:
+        found = _groups(context, "--list", "--type", "classic").split()
+        assert empty in found, found
+
     with _members(context, group, topic, 1):
-        for check in (_listed_by_state, _listed_by_type):
-            _eventually(context, functools.partial(check, context, group, empty))
-
-
-def _listed_by_state(context: Context, group: str, empty: str) -> None:
-    states = dict(row[:2] for row in _rows(_groups(context, "--list", "--state"), "group-"))
-    assert states.get(group) == "Stable", states
-    stable = _groups(context, "--list", "--state", "stable").split()
-    assert group in stable and empty not in stable, stable
-    assert empty in _groups(context, "--list", "--state", "Empty").split()
-
-
-def _listed_by_type(context: Context, group: str, empty: str) -> None:
-    kinds = _groups(context, "--list", "--type")
-    assert [row[1] for row in _rows(kinds, group)] == ["Classic"], kinds
-    assert empty in _groups(context, "--list", "--type", "classic").split()
+        for check in (states, stable, without_members, kinds, classic):
+            _eventually(context, check)
 
 
 def _consumer_protocol(context: Context) -> None:

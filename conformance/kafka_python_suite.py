@@ -7,8 +7,9 @@ num.partitions=4 (at least 2) and group.min.session.timeout.ms=1000 (at most 300
 the defaults. The comment at `NUMBERED` in conformance/run.py gives the reasons.
 
 The tests connect to one address, and their admin clients do not repeat requests after a broken
-connection. While brokers are killed each test can fail for that reason, with Apache Kafka too. A
-failed test is then run again.
+connection. kafka-python 3.0.12 also loses a request to a transaction coordinator that refuses the
+connection, and waits until the time limit (`Sender._maybe_send_pending_request`). While brokers are
+killed each test can fail for these reasons. A failed test is then run again.
 """
 
 from __future__ import annotations
