@@ -357,8 +357,12 @@ async def test_damaged_log_is_read_again_in_the_next_leader_epoch(
 
 @pytest.mark.parametrize(
     "error",
-    [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), OSError(errno.EMFILE, "Too many open files")],
-    ids=["storage", "descriptors"],
+    [
+        KafkaError(ErrorCode.KAFKA_STORAGE_ERROR),
+        OSError(errno.EMFILE, "Too many open files"),
+        RuntimeError("a defect"),
+    ],
+    ids=["storage", "descriptors", "unexpected"],
 )
 @on_loop
 async def test_log_that_cannot_be_read_now_is_loaded_again_without_a_request(

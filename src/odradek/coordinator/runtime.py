@@ -336,8 +336,9 @@ class CoordinatorRuntime(Generic[S]):
         self, partition: int, lifecycle: ShardLifecycle, load: int, error: Exception
     ) -> None:
         """Log a failed load, and load again after a pause unless the log is damaged."""
-        # A file may be unreadable for a while only, for example without a free descriptor.
-        is_damaged = not isinstance(error, KafkaError | OSError)
+        # Damaged bytes stay damaged: `CorruptRecord` and `MalformedMessage` are ValueErrors. Other
+        # errors may pass. For example, a process is without a free descriptor for a while.
+        is_damaged = isinstance(error, ValueError)
         actions = lifecycle.load_failed(load, is_damaged=is_damaged)
         if actions.reload_ms:
             logger.error(
@@ -346,6 +347,7 @@ class CoordinatorRuntime(Generic[S]):
                 partition,
                 error,
                 actions.reload_ms / 1000,
+                exc_info=None if isinstance(error, KafkaError | OSError) else error,
             )
         elif actions.drop:
             # A damaged batch must not stop other shards.
