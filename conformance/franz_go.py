@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance import stacks
-from conformance.harness import Case, Context, Outcome, Skip, main, repeat
+from conformance.harness import AFTER_A_KILL, Case, Context, Outcome, Skip, main, repeat
 
 MODULE = Path(__file__).resolve().parent / "released" / "franz_go"
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
@@ -35,9 +35,6 @@ RACES = ("Test848RegexBrokerResolves",)
 """Tests with a race of their own. On three brokers this one failed in 5 of 30 runs with Kafka,
 and in 8 of 30 with Odradek. It counts topics of which it has seen a record, `__consumer_offsets`
 included, and then expects records of two others."""
-REPEATS_MAX = 5
-"""How often a test is repeated that failed by a race or a kill. A defect of a broker fails every
-time."""
 VERDICTS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
@@ -83,7 +80,7 @@ def repeat_failed(
         test: Run the tests of a pattern. Return the results, also those of the parents.
         kills: Whether brokers are killed.
     """
-    cause = "after the kill of a broker" if kills else "for a race of the test"
+    cause = AFTER_A_KILL if kills else "for a race of the test"
     failed = {each.name for each in outcomes if each.outcome == "failed"}
     parents = {name for name in failed if any(other.startswith(f"{name}/") for other in failed)}
 
@@ -95,7 +92,7 @@ def repeat_failed(
             pattern = "/".join(f"^{part}$" for part in each.name.split("/"))
             return _summary(each, test(pattern))
 
-        return repeat(each, run, REPEATS_MAX, cause)
+        return repeat(each, run, cause)
 
     repeated = [again(each) for each in outcomes]
     still = {each.name for each in repeated if each.outcome == "failed"} - parents

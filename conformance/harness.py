@@ -36,6 +36,11 @@ their own session ends first, and are fenced for ever."""
 PATIENCE = 3
 """Limits of waits are so many times as long while brokers are killed."""
 CASE_TIMEOUT_S = 1200.0  # the first case with Java may have to fetch it
+REPEATS_MAX = 5
+"""How often a test is repeated that failed by a race or a kill. A defect of a broker fails every
+time.
+"""
+AFTER_A_KILL = "after the kill of a broker"
 ENDED_S = 15.0  # for the thread of a case after its processes were ended
 
 
@@ -136,16 +141,15 @@ def select(cases: Iterable[Case], subset: str | None, only: Sequence[str]) -> li
     return [case for case in kept if not only or any(word in case.name for word in only)]
 
 
-def repeat(failed: Outcome, test: Callable[[], Outcome], most: int, cause: str) -> Outcome:
-    """Run a failed test again until it passes.
+def repeat(failed: Outcome, test: Callable[[], Outcome], cause: str = AFTER_A_KILL) -> Outcome:
+    """Run a failed test again until it passes, at most `REPEATS_MAX` times.
 
     Args:
         failed: The first result. It is also returned when the test never passes.
         test: Run the test.
-        most: The number of repetitions.
         cause: The reason for the repetitions, which is added to the result.
     """
-    for attempt in range(2, most + 2):
+    for attempt in range(2, REPEATS_MAX + 2):
         last = test()
         if last.outcome != "failed":
             return replace(last, reason=f"at attempt {attempt}, {cause}")

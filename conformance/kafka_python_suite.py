@@ -34,8 +34,6 @@ KAFKA_VERSION = "4.1"
 FILES = ("admin", "consumer", "producer")
 TEST_TIMEOUT_S = 60
 SUITE_TIMEOUT_S = 900.0
-REPEATS_MAX = 5
-"""How often a failed test is repeated while brokers are killed. A defect fails every time."""
 
 
 def _sources() -> Path:
@@ -91,12 +89,10 @@ def _run(context: Context, name: str) -> list[Outcome]:
 
 
 def repeat_failed(outcomes: list[Outcome], test: Callable[[str], list[Outcome]]) -> list[Outcome]:
-    """Repeat each failed test alone, until it passes or `REPEATS_MAX` is reached."""
+    """Repeat each failed test alone (`repeat`)."""
 
     def again(failed: Outcome) -> Outcome:
-        return repeat(
-            failed, lambda: test(failed.name)[0], REPEATS_MAX, "after the kill of a broker"
-        )
+        return repeat(failed, lambda: test(failed.name)[0])
 
     return [again(each) if each.outcome == "failed" else each for each in outcomes]
 

@@ -17,6 +17,7 @@ from conformance.differential.compare import Difference, compare
 from conformance.franz_go import RACES
 from conformance.harness import (
     KILLS_VARIABLE,
+    REPEATS_MAX,
     SESSION_KILLS_MS,
     SESSION_MS,
     Context,
@@ -225,7 +226,7 @@ def test_with_kills_each_failed_subtest_is_repeated_and_decides_about_its_parent
     found = franz_go.repeat_failed(outcomes, repeated, kills=True)
     verdict = "passed" if passes else "failed"
     assert [each.outcome for each in found] == ["passed", verdict, "passed", verdict]
-    again = 1 if passes else franz_go.REPEATS_MAX
+    again = 1 if passes else REPEATS_MAX
     assert patterns == ["^TestTxnEtl$/^range$/^848$"] + ["^TestTxnEtl$/^sticky$"] * again
 
 
