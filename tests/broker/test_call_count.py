@@ -74,9 +74,9 @@ FETCH_CALLS_MAX = 119
 # nothing and advance the high watermark.
 REPLICATED_PRODUCE_CALLS_MAX = 74
 # The same with acks=all: 63 more make the delayed operation and the result of the request, and
-# complete them when the second follower has fetched. One of them tells few partitions from many,
-# which are watched in time slices. The response is sent in the next iteration of
-# the event loop, which is not counted.
+# complete them when the second follower has fetched. One of them counts the partitions, because
+# many are watched in time slices. The response is sent in the next iteration of the event loop,
+# which is not counted.
 REPLICATED_ACKS_ALL_CALLS_MAX = 137
 # Produce to a compacted topic: for records of equal sizes, a constant number of calls compares all
 # of them. For other records, one C call reads the first bytes of each. The other calls are those of

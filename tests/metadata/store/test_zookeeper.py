@@ -159,7 +159,7 @@ def test_a_path_that_is_missing_is_an_empty_store_until_its_root_is_created(
 ) -> None:
     async def scenario() -> None:
         above = ZooKeeperStore(address(zookeeper, ""))
-        store = ZooKeeperStore(address(zookeeper, "/test-missing/root"))
+        store = ZooKeeperStore(address(zookeeper, "/test-missing/top"))
         await above.open()
         await store.open()
         await store.sync()
@@ -173,7 +173,7 @@ def test_a_path_that_is_missing_is_an_empty_store_until_its_root_is_created(
         for _ in range(2):
             await store.create_root()
         await store.create("/a", b"1")
-        assert (await above.get("/test-missing/root/a")).data == b"1"
+        assert (await above.get("/test-missing/top/a")).data == b"1"
         for each in (store, above):
             await each.close()
 
