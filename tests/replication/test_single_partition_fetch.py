@@ -39,13 +39,17 @@ UUIDS = st.binary(min_size=16, max_size=16).map(Uuid)
 TOPIC = Uuid(bytes(range(16)))
 
 
-@given(st.lists(INT32, min_size=9, max_size=9), st.lists(INT64, min_size=3, max_size=3), UUIDS)
+@given(
+    st.integers(0, 2**31 - 1).map(BrokerId),
+    st.lists(INT32, min_size=9, max_size=9),
+    st.lists(INT64, min_size=3, max_size=3),
+    UUIDS,
+)
 def test_request_has_the_bytes_of_the_codec(
-    small: list[int], large: list[int], topic: Uuid
+    broker: BrokerId, small: list[int], large: list[int], topic: Uuid
 ) -> None:
     wait, least, most, session, epoch, number, leader_epoch, last_epoch, limit = small
     offset, start, broker_epoch = large
-    broker = BrokerId(abs(small[0]))
     packer = SinglePartitionPacker(broker, wait, least, most, limit)
     sent: Any = SimpleNamespace(
         replica=SimpleNamespace(key=(topic, number)),
