@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.environment.files import READ, READ_WRITE, write_file
-from odradek.testing.process_end import EndableFiles, Links
+from odradek.testing.process_end import EndableFiles, EndableNetwork, Links
+from tests.net.support import on_both_loops, run
 
 BROKERS = {1: 9001, 2: 9002, 3: 9003}
 
@@ -77,3 +81,25 @@ def test_a_partition_separates_two_sides_and_nothing_else(separated: set[int]) -
     links.separate((), from_clients=False)
     assert all(links.accepts(each, 5) for each in BROKERS)
     assert all(links.allows(one, port) for one in BROKERS for port in BROKERS.values())
+
+
+class Aborting(asyncio.Protocol):
+    """A protocol that ends its connection at once."""
+
+    def connection_made(self, transport: Any) -> None:
+        transport.abort()
+
+
+@on_both_loops
+def test_a_connection_that_ends_at_once_leaves_no_socket(loop: str) -> None:
+    """A socket object that is not detached closes its descriptor again, which others may use."""
+
+    async def connect(port: int) -> list[socket.socket]:
+        network: Any = EndableNetwork(1, Links())
+        await network.connect("127.0.0.1", port, Aborting)
+        await asyncio.sleep(0)
+        return [sock for *_, sock in network._outgoing]
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = run(connect(server.getsockname()[1]), loop)
+    assert [each.fileno() for each in found] == [-1]

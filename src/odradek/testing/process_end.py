@@ -238,7 +238,9 @@ class EndableNetwork(SocketNetwork):
             self._links.add_outgoing(own_port)
             await loop.sock_connect(sock, (host, port))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            transport, protocol = await loop.create_connection(protocol_factory, sock=sock)
+            # uvloop's `create_connection` does not detach a socket whose connection ends at once.
+            # Its finalizer would close the descriptor of another file.
+            transport, protocol = await loop.connect_accepted_socket(protocol_factory, sock)
         except BaseException:
             sock.close()
             raise
