@@ -393,7 +393,7 @@ class ProcessMethods(ClusterMethods):
         newest: Partitions = {}
         for _, partitions in known:
             for key, each in partitions.items():
-                if key not in newest or _age(newest[key], running) <= _age(each, running):
+                if key not in newest or _recency(newest[key], running) <= _recency(each, running):
                     newest[key] = each
         if topic is not None and not newest:
             return f"there is no topic {topic}"
@@ -412,7 +412,7 @@ def _missing(partition: MetadataResponsePartition, running: Collection[int]) -> 
     return sorted((set(partition.replica_nodes) & set(running)) - set(partition.isr_nodes))
 
 
-def _age(partition: MetadataResponsePartition, running: Collection[int]) -> tuple[int, int]:
+def _recency(partition: MetadataResponsePartition, running: Collection[int]) -> tuple[int, int]:
     """Return a key by which the newest of several states is the greatest.
 
     A change of the ISR does not change the leader epoch. A broker that was cut off has the former
