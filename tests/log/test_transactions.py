@@ -190,6 +190,36 @@ def test_guard_is_invalid_after_a_marker(log: UnifiedLog) -> None:
     append_transactional(log, [b"b"], 1, 1, guard=NO_GUARD)
 
 
+def test_guard_of_the_next_transaction_is_valid_after_a_marker_of_version_2(
+    log: UnifiedLog,
+) -> None:
+    """KAFKA-18654: the producer goes on before all markers of its last transaction are written."""
+    append_transactional(log, [b"a"], 1, 0)
+    guard = log.producers.verifications.start(1, 1, 0, NOW_MS, epoch_bump=True)
+    append_marker(log, 1, committed=True, epoch=1, transaction_version=2)
+    append_transactional(log, [b"b"], 1, 0, epoch=1, guard=guard)
+    assert log.last_stable_offset == 2
+
+
+def test_guard_is_invalid_after_the_end_of_its_transaction_of_version_2(log: UnifiedLog) -> None:
+    guard = log.producers.verifications.start(1, 1, 0, NOW_MS, epoch_bump=True)
+    append_marker(log, 1, committed=False, epoch=2, transaction_version=2)
+    for epoch in (1, 2):
+        with pytest.raises(KafkaError):
+            append_transactional(log, [b"a"], 1, 0, epoch=epoch, guard=guard)
+    assert log.last_stable_offset == log.log_end_offset == 1
+
+
+def test_batch_of_a_former_epoch_has_an_error_that_producers_recover_from(log: UnifiedLog) -> None:
+    """KAFKA-19690: the coordinator has aborted the transaction of a producer that stood still."""
+    append_transactional(log, [b"a"], 1, 0)
+    append_marker(log, 1, committed=False, epoch=1)
+    for guard in (NO_GUARD, log.producers.verifications.start(1, 0, 1, NOW_MS)):
+        assert error_of(append_transactional, log, [b"b"], 1, 1, guard=guard) is (
+            ErrorCode.INVALID_PRODUCER_EPOCH
+        )
+
+
 def test_without_verification_any_first_batch_opens_a_transaction(log: UnifiedLog) -> None:
     append_transactional(log, [b"a"], 1, 0, guard=NOT_VERIFIED)
     assert log.last_stable_offset == 0

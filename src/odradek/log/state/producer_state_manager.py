@@ -300,8 +300,8 @@ class ProducerStateManager:
         ``UnifiedLog.analyzeAndValidateProducerState``.
 
         Raises:
-            KafkaError: As for `check`, and INVALID_TXN_STATE if no transaction is open and the
-                guard does not open one.
+            KafkaError: As for `check`, and INVALID_TXN_STATE if no transaction is open in the
+                producer's present epoch and the guard does not open one.
         """
         if origin.marker is not None:
             self.check_marker(producer_id, epoch, origin.marker, origin.transaction_version)
@@ -311,6 +311,9 @@ class ProducerStateManager:
             duplicate = _find_duplicate(entry, first_sequence, offset_delta)
             if duplicate is not None:
                 return duplicate
+        if entry is not None and epoch < entry.epoch:
+            # Producers recover from this error, but not from the following one (KAFKA-19690).
+            self._refuse(producer_id, entry, epoch, first_sequence)
         verifications = self.verifications
         if not self.has_ongoing(producer_id, epoch) and not verifications.passes(
             producer_id, origin.guard
@@ -318,8 +321,6 @@ class ProducerStateManager:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
             )
-        if entry is not None and epoch < entry.epoch:
-            self._refuse(producer_id, entry, epoch, first_sequence)
         if first_sequence < 0:
             return None
         verification = verifications.get(producer_id)
@@ -410,7 +411,7 @@ class ProducerStateManager:
             first = self._first_unreplicated
             if first is not None and first[0] is self.unreplicated and first_offset < first[1]:
                 self._first_unreplicated = self.unreplicated, first_offset
-        self.verifications.end(producer_id)
+        self.verifications.end_transaction(producer_id, epoch)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of a transaction whose outcome readers may not know yet.

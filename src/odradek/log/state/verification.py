@@ -5,6 +5,10 @@ transaction includes the partition. A guard is created before that request, and 
 when the batch is appended. A marker, or the first batch of another request, invalidates it. A late
 response therefore never opens a new transaction (``VerificationGuard``).
 
+With transaction version 2 a producer begins its next transaction while the markers of the last one
+are written. Such a marker carries the epoch of the next transaction, and leaves a guard of that
+epoch valid (KAFKA-18654). The end of that transaction would have a higher epoch.
+
 While a verification is open, the lowest sequence of its batches is remembered, and a higher one may
 not be appended first. Otherwise a retry of the lower one would be a gap forever (KAFKA-14920).
 """
@@ -102,8 +106,17 @@ class Verifications:
         return self._open.get(producer_id)
 
     def end(self, producer_id: int) -> None:
-        """Invalidate the guard of a producer, because a batch or a marker was appended."""
+        """Invalidate the guard of a producer, because a batch was appended."""
         self._open.pop(producer_id, None)
+
+    def end_transaction(self, producer_id: int, marker_epoch: int) -> None:
+        """Invalidate the guard of a producer, because a marker was appended.
+
+        The guard stays valid if it is for the transaction that follows the ended one.
+        """
+        existing = self._open.get(producer_id)
+        if existing is not None and not (existing.epoch_bump and existing.epoch == marker_epoch):
+            del self._open[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Remove verifications whose batches never arrived."""
