@@ -27,8 +27,15 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from benchmarks.cluster_processes import BROKERS, ClusterProcesses
-from benchmarks.cluster_rows import IDLE_METRICS, LATENCY_RATE, admin, idle_cpu, spread, topic_of
+from benchmarks.cluster_rows import (
+    BROKERS,
+    IDLE_METRICS,
+    LATENCY_RATE,
+    admin,
+    idle_cpu,
+    spread,
+    topic_of,
+)
 from benchmarks.evidence.paired import Row
 from benchmarks.loads import MILLION, Driven
 from benchmarks.many_partitions import PARTITIONS, TOPICS, fill, topic
@@ -42,6 +49,7 @@ from odradek.protocol.messages.produce_request import (
     TopicProduceData,
 )
 from testkit.peer.artifacts import ROOT
+from testkit.peer.cluster import ClusterProcesses
 from testkit.peer.server import awaited
 from testkit.requests import batch
 from testkit.wire import ConnectionClosed, WireClient

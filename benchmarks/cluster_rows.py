@@ -19,7 +19,6 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.cluster_processes import BROKERS, ClusterProcesses
 from benchmarks.coordination import TRANSACTION_METRICS, TRANSACTIONS, client, rate_of
 from benchmarks.evidence.paired import LATENCIES, Row
 from benchmarks.further_rows import PARTITIONS, PRODUCE_METRICS, PRODUCERS, producers, rate_and_cpu
@@ -33,9 +32,12 @@ from odradek.protocol.messages.create_topics_request import (
 )
 from odradek.protocol.messages.find_coordinator_request import FindCoordinatorRequest
 from odradek.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from testkit.peer.cluster import CLUSTER_STARTERS, ClusterProcesses
 from testkit.requests import produce
 from testkit.wire import ConnectionClosed, WireClient
 
+BROKERS = 3
+MEASURED = {name: partial(start, measured=True) for name, start in CLUSTER_STARTERS.items()}
 RECORDS = 3 * MILLION
 LATENCY_RATE = 2000
 IDLE_S = 15.0

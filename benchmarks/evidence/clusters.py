@@ -8,13 +8,7 @@ from typing import ClassVar
 
 from benchmarks import cluster_failures, cluster_rows
 from benchmarks.cluster_failures import SAMPLED, SESSION_MS
-from benchmarks.cluster_processes import (
-    BROKERS,
-    CLUSTER_STARTERS,
-    ClusterProcesses,
-    start_odradek_cluster,
-)
-from benchmarks.cluster_rows import first_response_s
+from benchmarks.cluster_rows import BROKERS, MEASURED, first_response_s
 from benchmarks.commits_verdict import pool, quantile
 from benchmarks.evidence.compared import (
     RatioRows,
@@ -31,6 +25,7 @@ from benchmarks.loads import MILLION
 from benchmarks.many_partitions import allow_open_files, fill
 from benchmarks.tables import judged, median, show, table
 from benchmarks.tuning import Tuning, cluster_tuning
+from testkit.peer.cluster import ClusterProcesses
 
 START = "start"
 WARM_UP_PAIRS = 3
@@ -44,7 +39,7 @@ class ClusterRows(RatioRows):
     minutes = 60
     unit_s = 60.0
     warm_up_pairs = WARM_UP_PAIRS
-    starters = CLUSTER_STARTERS
+    starters = MEASURED
     groups = alone(*cluster_rows.ROWS)
     targets: ClassVar[Targets] = {
         "produce_12.rate": (">=", 1.5),
@@ -79,7 +74,7 @@ class ClusterRows(RatioRows):
         for number in (0, pair) if pair == 1 else (pair,):
             for name in NAMES if number % 2 == 0 else NAMES[::-1]:
                 place = context.work / f"start-{number}-{name}"
-                start = CLUSTER_STARTERS[name]
+                start = MEASURED[name]
                 found[name] = {"s": first_response_s(lambda s=start, p=place: s(p, wait=False))}  # type: ignore[misc]
         return {START: found}
 
@@ -106,7 +101,7 @@ class ClusterPartitions(RatioRows):
     minutes = 45
     unit_s = 150.0
     warm_up_pairs = WARM_UP_PAIRS
-    starters = CLUSTER_STARTERS
+    starters = MEASURED
     groups = alone(*cluster_failures.MANY_ROWS)
     targets: ClassVar[Targets] = {
         "many.start_s": ("<=", 0.5),
@@ -170,7 +165,7 @@ class ClusterFailover(Experiment):
                 stop()
                 for name in NAMES:
                     place = context.work / f"{name}-{size}"
-                    running[name] = CLUSTER_STARTERS[name](place, cluster_failures.SETTINGS[name])
+                    running[name] = MEASURED[name](place, cluster_failures.SETTINGS[name])
                     fill(running[name], size)
                     cluster_failures.await_in_sync(running[name])
                 size_now = size
@@ -237,7 +232,7 @@ class ClusterDrain(Experiment):
             if size not in running:
                 while running:
                     running.popitem()[1].stop()
-                running[size] = start_odradek_cluster(context.work / f"drain-{size}")
+                running[size] = MEASURED["odradek"](context.work / f"drain-{size}")
                 fill(running[size], size)
                 cluster_failures.await_in_sync(running[size])
             return cluster_failures.drained(running[size], broker, size)
@@ -282,7 +277,7 @@ class ClusterCatchUp(Experiment):
 
     @contextmanager
     def session(self, record: Record, context: Context) -> Iterator[Measure]:
-        with start_odradek_cluster(context.work / "catch-up") as cluster:
+        with MEASURED["odradek"](context.work / "catch-up") as cluster:
             yield lambda key: cluster_failures.returned(
                 cluster, 1 + int(key.removeprefix("return/")) % BROKERS, record.scale
             )

@@ -1,43 +1,55 @@
-"""Clusters as child processes: brokers of Odradek on ZooKeeper, and nodes of Apache Kafka.
+"""Clusters as child processes: brokers of Odradek on ZooKeeper, and nodes of Apache Kafka 4.3.0.
 
-Each node of Apache Kafka is a broker and a controller. The brokers of both clusters have the ids 1,
-2, ... and the same configs of replication and of sessions.
+Each node of Apache Kafka is a broker and a controller of the KRaft quorum. Odradek's cluster has a
+ZooKeeper of one server, which counts as a process of the cluster. The brokers of both have the ids
+1, 2, ... and the same configs of replication and of sessions. All processes of a cluster are
+started at the same time, and ended by their own pid.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
-from odradek.launcher.plan import replication_configs, stop_order
+from odradek.launcher.plan import ZooKeeperPlan, replication_configs, stop_order
 from odradek.launcher.readiness import controller_of, live_brokers
 from testkit.peer.server import (
     HOST,
-    START_TIMEOUT_S,
     BrokerProcess,
+    PreparedBroker,
+    awaited,
     free_ports,
-    start_kafka,
-    start_odradek,
+    prepared_kafka,
+    prepared_odradek,
 )
-from testkit.zookeeper import ZooKeeperProcess, start_zookeeper
+from testkit.zookeeper import ZooKeeperProcess
 
 SESSION_MS = 6_000
-PROBE_AGAIN_S = 0.05
+LIVE_TIMEOUT_S = 240.0
+PROBE_AGAIN_S = 0.02
 
 
 @dataclass(slots=True)
 class ClusterProcesses:
-    """The brokers of one cluster by their ids, and its ZooKeeper. Owned by its creator."""
+    """The running processes of one cluster. Owned by its creator; `stop` or `with` ends them.
+
+    Attributes:
+        name: "odradek" or "kafka".
+        brokers: The broker processes by their id.
+        zookeeper: The ZooKeeper of Odradek's cluster.
+        began_s: The monotonic time at which the first broker was started.
+    """
 
     name: str
-    brokers: dict[int, BrokerProcess]
+    brokers: dict[int, BrokerProcess] = field(default_factory=dict)
     zookeeper: ZooKeeperProcess | None = None
+    began_s: float = 0.0
 
-    def __enter__(self) -> ClusterProcesses:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,12 +64,29 @@ class ClusterProcesses:
         """The log directory of each broker, in the order of the addresses."""
         return [each.log_dir for each in self.brokers.values()]
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes whose CPU time and memory count, with ZooKeeper's."""
+        pids = [each.pid for each in self.brokers.values()]
+        return pids if self.zookeeper is None else [*pids, self.zookeeper.child.pid]
+
+    @property
+    def replication_factor(self) -> int:
+        """The replication factor of topics that a program creates for it."""
+        return int(replication_configs(len(self.brokers))["default.replication.factor"])
+
     def kill(self, broker_id: int) -> None:
         self.brokers[broker_id].kill()
 
     def restart(self, broker_id: int) -> None:
         """Start a broker again that was killed. Return when it responds."""
         self.brokers[broker_id] = self.brokers[broker_id].restart()
+
+    def restart_all(self) -> None:
+        """Start all brokers at the same time after `stop_brokers`. Do not wait for them."""
+        self.began_s = time.monotonic()
+        for number, broker in self.brokers.items():
+            self.brokers[number] = broker.begin_restart()
 
     def ended(self) -> list[tuple[int, str]]:
         """Return the brokers whose processes have ended, and their logs."""
@@ -67,64 +96,133 @@ class ClusterProcesses:
             if each.process.poll() is not None
         ]
 
-    def stop(self) -> float:
-        """Stop all brokers, then ZooKeeper. Return the seconds to their end.
+    def await_live(self) -> None:
+        """Wait until each broker knows all brokers as brokers that may lead.
+
+        Raises:
+            RuntimeError: A broker has ended, or the time is over.
+        """
+        deadline = time.monotonic() + LIVE_TIMEOUT_S
+        ids = set(self.brokers)
+        for broker in self.brokers.values():
+            while not live_brokers((HOST, _port(broker))) >= ids:
+                if broker.process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"{self.name} does not run: {broker.log_text()[-2000:]}")
+                time.sleep(PROBE_AGAIN_S)
+
+    def stop_brokers(self) -> dict[int, float]:
+        """Stop the running brokers cleanly. Return the seconds of each one.
 
         Brokers of Odradek stop one after the other, the controller last. Nodes of Apache Kafka stop
         together: after the second one their quorum is lost.
         """
-        began = time.monotonic()
-        running = [number for number, each in self.brokers.items() if each.process.poll() is None]
+        running = {number: each for number, each in self.brokers.items() if _runs(each)}
         if self.zookeeper is None:
             with ThreadPoolExecutor(max(1, len(running))) as threads:
-                list(threads.map(lambda number: self.brokers[number].stop(), running))
-        else:
-            controller = controller_of(_port(self.brokers[each]) for each in running)
-            for number in stop_order(running, controller):
-                self.brokers[number].stop()
+                taken = threads.map(lambda each: each.stop(), running.values())
+                return dict(zip(running, taken, strict=True))
+        controller = controller_of(_port(each) for each in running.values())
+        return {each: running[each].stop() for each in stop_order(running, controller)}
+
+    def stop(self) -> float:
+        """Stop all brokers cleanly, then ZooKeeper. Return the seconds to their end."""
+        began = time.monotonic()
+        self.stop_brokers()
+        if self.zookeeper is not None:
             self.zookeeper.stop()
         return time.monotonic() - began
 
+    def kill_all(self) -> None:
+        """End all processes by SIGKILL."""
+        for broker in self.brokers.values():
+            broker.kill()
+        if self.zookeeper is not None:
+            self.zookeeper.kill()
+
 
 def start_odradek_cluster(
-    directory: Path, properties: Mapping[str, str] | None = None, brokers: int = 3
+    directory: Path,
+    properties: Mapping[str, str] | None = None,
+    brokers: int = 3,
+    *,
+    measured: bool = False,
+    wait: bool = True,
 ) -> ClusterProcesses:
-    """Start brokers of Odradek, and a ZooKeeper. Return when each broker may lead."""
-    configs = {"zookeeper.session.timeout.ms": str(SESSION_MS), **_configs(brokers, properties)}
-    zookeeper = start_zookeeper(directory / "zookeeper")
+    """Start brokers of Odradek, and a ZooKeeper.
 
-    def start(number: int) -> BrokerProcess:
-        options = ("--broker-id", str(number), "--zookeeper", zookeeper.address)
-        return start_odradek(directory / f"broker-{number}", configs, options=options)
-
-    try:
-        started = _start_all(start, _ids(brokers, properties))
-    except BaseException:
-        zookeeper.kill()
-        raise
-    return _when_live(ClusterProcesses("odradek", started, zookeeper))
+    Args:
+        directory: The place of the directories of the processes.
+        properties: Configs of each broker. ``node.id`` is the id of the first one.
+        brokers: The number of brokers.
+        measured: Whether sessions have Kafka's default timeouts, and ZooKeeper syncs each write as
+            in production. Otherwise sessions last `SESSION_MS`, and nothing is synced.
+        wait: Whether to return when each broker may lead. Otherwise the brokers are just started.
+    """
+    configs = _configs(brokers, properties, measured)
+    if not measured:
+        configs.setdefault("zookeeper.session.timeout.ms", str(SESSION_MS))
+    (port,) = free_ports(1)
+    place = directory / "zookeeper"
+    place.mkdir(parents=True, exist_ok=True)
+    zookeeper = ZooKeeperProcess(ZooKeeperPlan(port, place / "server", syncs=measured))
+    prepared = {
+        number: prepared_odradek(
+            directory / f"broker-{number}",
+            configs,
+            options=("--broker-id", str(number), "--zookeeper", zookeeper.address),
+        )
+        for number in _ids(brokers, properties)
+    }
+    with ThreadPoolExecutor(1) as threads:
+        started = threads.submit(zookeeper.start)  # the brokers wait for it
+        try:
+            cluster = _begun("odradek", prepared)
+        except BaseException:
+            if started.exception() is None:
+                zookeeper.kill()
+            raise
+    if (error := started.exception()) is not None:
+        cluster.kill_all()
+        raise error
+    cluster.zookeeper = zookeeper
+    return _when_live(cluster) if wait else cluster
 
 
 def start_kafka_cluster(
-    directory: Path, properties: Mapping[str, str] | None = None, brokers: int = 3
+    directory: Path,
+    properties: Mapping[str, str] | None = None,
+    brokers: int = 3,
+    *,
+    measured: bool = False,
+    wait: bool = True,
 ) -> ClusterProcesses:
-    """Start nodes of Apache Kafka 4.3.0. Return when each broker may lead."""
+    """Start nodes of Apache Kafka 4.3.0, formatted before. The arguments are those of Odradek's."""
     ids = _ids(brokers, properties)
-    ports = free_ports(2 * brokers)
-    of = {each: (ports[2 * at], ports[2 * at + 1]) for at, each in enumerate(ids)}
-    replicas, min_isr = str(min(3, brokers)), str(max(1, min(3, brokers) - 1))
+    ports, controller_ports = free_ports(brokers), free_ports(brokers)
+    voters = [f"{each}@{HOST}:{port}" for each, port in zip(ids, controller_ports, strict=True)]
+    replication = replication_configs(brokers)
     configs = {
-        **_configs(brokers, properties),
-        "share.coordinator.state.topic.replication.factor": replicas,
-        "share.coordinator.state.topic.min.isr": min_isr,
-        "controller.quorum.voters": ",".join(f"{each}@{HOST}:{of[each][1]}" for each in ids),
+        "share.coordinator.state.topic.replication.factor": replication[
+            "offsets.topic.replication.factor"
+        ],
+        "share.coordinator.state.topic.min.isr": replication["min.insync.replicas"],
+        **_configs(brokers, properties, measured),
     }
-
-    def start(number: int) -> BrokerProcess:
-        own = {**configs, "node.id": str(number)}
-        return start_kafka(directory / f"broker-{number}", own, of[number])
-
-    return _when_live(ClusterProcesses("kafka", _start_all(start, ids)))
+    with ThreadPoolExecutor(brokers) as threads:
+        futures = {
+            each: threads.submit(
+                prepared_kafka,
+                directory / f"broker-{each}",
+                each,
+                port,
+                controller_port,
+                ",".join(voters),
+                configs,
+            )
+            for each, port, controller_port in zip(ids, ports, controller_ports, strict=True)
+        }
+    cluster = _begun("kafka", {each: future.result() for each, future in futures.items()})
+    return _when_live(cluster) if wait else cluster
 
 
 CLUSTER_STARTERS: dict[str, Callable[..., ClusterProcesses]] = {
@@ -139,46 +237,43 @@ def _ids(brokers: int, properties: Mapping[str, str] | None) -> list[int]:
     return list(range(first, first + brokers))
 
 
-def _configs(brokers: int, properties: Mapping[str, str] | None) -> dict[str, str]:
+def _configs(brokers: int, properties: Mapping[str, str] | None, measured: bool) -> dict[str, str]:
     given = {key: value for key, value in (properties or {}).items() if key != "node.id"}
+    sessions = {} if measured else {"broker.session.timeout.ms": str(SESSION_MS)}
     return {
         **replication_configs(brokers),
-        "broker.session.timeout.ms": str(SESSION_MS),
         "group.initial.rebalance.delay.ms": "0",
+        **sessions,
         **given,
     }
 
 
-def _start_all(
-    start: Callable[[int], BrokerProcess], broker_ids: list[int]
-) -> dict[int, BrokerProcess]:
+def _begun(name: str, prepared: Mapping[int, PreparedBroker]) -> ClusterProcesses:
     """Start the brokers at the same time: a node of Kafka responds when the quorum exists."""
-    started: dict[int, BrokerProcess] = {}
-    with ThreadPoolExecutor(len(broker_ids)) as threads:
-        futures = {each: threads.submit(start, each) for each in broker_ids}
+    cluster = ClusterProcesses(name, began_s=time.monotonic())
     try:
-        for number, future in futures.items():
-            started[number] = future.result()
+        for number, each in prepared.items():
+            cluster.brokers[number] = each.begin()
     except BaseException:
-        for future in futures.values():
-            if future.exception() is None:
-                future.result().kill()
+        cluster.kill_all()
         raise
-    return started
+    return cluster
 
 
 def _when_live(cluster: ClusterProcesses) -> ClusterProcesses:
-    """Return the cluster when each broker knows that all may lead."""
-    deadline = time.monotonic() + START_TIMEOUT_S
-    ids = set(cluster.brokers)
-    for broker in cluster.brokers.values():
-        while not live_brokers((HOST, _port(broker))) >= ids:
-            if time.monotonic() > deadline:
-                with contextlib.suppress(Exception):
-                    cluster.stop()
-                raise RuntimeError(f"{cluster.name}: not all brokers are live: {broker.log_file}")
-            time.sleep(PROBE_AGAIN_S)
+    """Return the cluster when it serves. End its processes if it does not."""
+    try:
+        for broker in cluster.brokers.values():
+            awaited(broker)
+        cluster.await_live()
+    except BaseException:
+        cluster.kill_all()
+        raise
     return cluster
+
+
+def _runs(broker: BrokerProcess) -> bool:
+    return broker.process.poll() is None
 
 
 def _port(broker: BrokerProcess) -> int:

@@ -127,9 +127,9 @@ def start_kafka(
     `ports` are those of the broker and the controller. Default: free ports.
     """
     port, controller_port = ports or free_ports(2)
-    requested = _placed(properties, port)
+    requested = {**SINGLE_NODE, **(properties or {})}
     voters = f"{requested.get('node.id', '1')}@{HOST}:{controller_port}"
-    node = prepared_kafka(directory, 1, port, controller_port, voters, {**SINGLE_NODE, **requested})
+    node = prepared_kafka(directory, 1, port, controller_port, voters, requested)
     return awaited(node.begin())
 
 
@@ -177,7 +177,7 @@ def prepared_kafka(
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(log_dir),
-        **properties,
+        **_placed(properties, port),
     }
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "server.properties"
@@ -195,7 +195,20 @@ def start_odradek(
     bytecode: bool = True,
     options: Sequence[str] = (),
 ) -> BrokerProcess:
-    """Start `odradek serve` from the source tree `source`; `--set` passes Kafka's settings.
+    """Start `odradek serve`. The arguments are those of `prepared_odradek`."""
+    prepared = prepared_odradek(directory, properties, source, bytecode=bytecode, options=options)
+    return awaited(prepared.begin())
+
+
+def prepared_odradek(
+    directory: Path,
+    properties: Mapping[str, str] | None = None,
+    source: Path = ROOT,
+    *,
+    bytecode: bool = True,
+    options: Sequence[str] = (),
+) -> PreparedBroker:
+    """Return `odradek serve` from the source tree `source`; `--set` passes Kafka's settings.
 
     With `bytecode` Python keeps the compiled source, as after an installation by pip, even if
     PYTHONDONTWRITEBYTECODE is set here. Without it each start compiles the source again, unless
@@ -221,7 +234,7 @@ def start_odradek(
         "PYTHONPATH": python_path(source),
         "PYTHONDONTWRITEBYTECODE": "" if bytecode else "1",
     }
-    return launch("odradek", f"{HOST}:{port}", command, directory, log_dir, environment)
+    return PreparedBroker("odradek", f"{HOST}:{port}", command, directory, log_dir, environment)
 
 
 def start_command(
