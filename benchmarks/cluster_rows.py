@@ -26,6 +26,7 @@ from benchmarks.loads import IDEMPOTENT, MILLION, Driven, drop_topic, latency
 from benchmarks.processes import cpu_nanoseconds, memory_bytes
 from benchmarks.tables import MIB
 from odradek.errors import ErrorCode
+from odradek.launcher.plan import REPLICAS_MAX
 from odradek.protocol.messages.create_topics_request import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -64,29 +65,33 @@ def topic_of(cluster: Driven, replicas: Sequence[Sequence[int]]) -> Iterator[str
     maker = admin(cluster)
     maker.create_topics([new])[name].result(30)
     try:
-        await_leaders(cluster, name, len(assigned))
+        await_leaders(cluster, name, assigned)
         yield name
     finally:
         drop_topic(cluster, name)
 
 
-def spread(partitions: int) -> list[list[int]]:
-    """Replicas of partitions such that each broker leads as many as the others."""
-    ids = range(BROKERS)
-    return [[1 + (number + at) % BROKERS for at in ids] for number in range(partitions)]
+def spread(partitions: int, brokers: int = BROKERS) -> list[list[int]]:
+    """Replicas of partitions, at most three, such that each broker leads as many as the others."""
+    places = range(min(REPLICAS_MAX, brokers))
+    return [[1 + (number + at) % brokers for at in places] for number in range(partitions)]
 
 
-def await_leaders(cluster: Driven, topic: str, partitions: int) -> None:
-    """Wait until each partition has a leader and three replicas in sync."""
+def await_leaders(cluster: Driven, topic: str, replicas: Sequence[Sequence[int]]) -> None:
+    """Wait until each partition has a leader and all of its replicas in sync."""
     deadline = time.monotonic() + DEADLINE_S
     maker = admin(cluster)
     while True:
-        found = maker.list_topics(topic, timeout=30).topics[topic].partitions.values()
-        ready = [each for each in found if each.leader > 0 and len(each.isrs) == BROKERS]
-        if len(ready) == partitions:
+        found = maker.list_topics(topic, timeout=30).topics[topic].partitions
+        ready = [
+            number
+            for number, each in found.items()
+            if each.leader > 0 and len(each.isrs) == len(replicas[number])
+        ]
+        if len(ready) == len(replicas):
             return
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{len(ready)} of {partitions} partitions of {topic} are in sync")
+            raise RuntimeError(f"{len(ready)} of {len(replicas)} partitions of {topic} are in sync")
         time.sleep(0.05)
 
 
@@ -96,14 +101,16 @@ def leaders(cluster: Driven, topic: str) -> Counter[int]:
     return Counter(each.leader for each in partitions.values())
 
 
-def produced(cluster: Driven, _: str, scale: float, partitions: int) -> dict[str, Any]:
+def produced(
+    cluster: Driven, _: str, scale: float, partitions: int, brokers: int = BROKERS
+) -> dict[str, Any]:
     """Kafka's producers, batches of 50 records, and the memory of the cluster after the load."""
     records = max(int(RECORDS * scale), 1000 * PRODUCERS)
-    with topic_of(cluster, spread(partitions)) as topic:
+    with topic_of(cluster, spread(partitions, brokers)) as topic:
         os.sync()
         found = producers(cluster, topic, PRODUCERS, records, acknowledged=IDEMPOTENT)
-        if partitions >= BROKERS and set(leaders(cluster, topic).values()) != {
-            partitions // BROKERS
+        if partitions >= brokers and set(leaders(cluster, topic).values()) != {
+            partitions // brokers
         }:
             raise RuntimeError("the leaders have moved during the load")
         memory = sum(map(memory_bytes, cluster.pids))

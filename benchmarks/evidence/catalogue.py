@@ -54,6 +54,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         clusters.ClusterDrain(),
         clusters.ClusterCatchUp(),
         cluster_growth.ClusterGrowth(),
+        cluster_growth.ClusterGrowthMeasured(),
         time_slices.TimeSlices(),
         simulations.Simulations(),
         planted_bugs.PlantedBugs(),

@@ -127,6 +127,17 @@ def test_growth_compares_the_cpu_time_for_a_record_with_that_of_one_broker() -> 
     assert "| 4 | 3 | 40 | 60 | 322 | 20 | 2 |" in text
 
 
+def test_measured_growth_shows_all_values_of_each_number_of_brokers() -> None:
+    def unit(brokers: int, rate: float, cpu_s: float) -> Values:
+        return {"brokers": brokers, "replicas": brokers, "rate": rate, "cpu_s": cpu_s,
+                "memory_mib": 50.0}  # fmt: skip
+
+    units = {"1/1": unit(1, 300.0, 2.0), "3/1": unit(3, 100.0, 6.0), "1/2": unit(1, 200.0, 1.0)}
+    text = table_of("cluster-growth-measured", units)
+    assert "| 1 | 1 | 250 (300, 200) | 1.5 (2, 1) |" in text
+    assert "| 3 | 3 | 100 (100) | 6 (6) |" in text
+
+
 def test_growth_has_units_of_one_to_eight_brokers() -> None:
     record = record_of("cluster-growth", {})
     keys = []
