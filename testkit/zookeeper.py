@@ -14,7 +14,14 @@ from odradek.launcher.readiness import zookeeper_serves
 from odradek.launcher.zookeeper import ZooKeeperServer as ZooKeeperProcess
 from testkit.peer.server import free_ports
 
-__all__ = ["TICK_MS", "ZooKeeperProcess", "ZooKeeperUnavailable", "serves", "start_zookeeper"]
+__all__ = [
+    "TICK_MS",
+    "ZooKeeperProcess",
+    "ZooKeeperUnavailable",
+    "prepared_zookeeper",
+    "serves",
+    "start_zookeeper",
+]
 
 
 def start_zookeeper(directory: Path, *, syncs: bool = False) -> ZooKeeperProcess:
@@ -24,10 +31,15 @@ def start_zookeeper(directory: Path, *, syncs: bool = False) -> ZooKeeperProcess
         directory: The place of its data, its configuration and its log. Created if missing.
         syncs: Whether a write is synced to the disk before its response.
     """
-    (port,) = free_ports(1)
-    server = ZooKeeperProcess(ZooKeeperPlan(port, directory / "server", syncs))
+    server = prepared_zookeeper(directory, syncs=syncs)
     server.start()
     return server
+
+
+def prepared_zookeeper(directory: Path, *, syncs: bool = False) -> ZooKeeperProcess:
+    """Return a server that is not started. The arguments are those of `start_zookeeper`."""
+    (port,) = free_ports(1)
+    return ZooKeeperProcess(ZooKeeperPlan(port, directory / "server", syncs))
 
 
 def serves(port: int) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from odradek.launcher.plan import ZooKeeperPlan, replication_configs, stop_order
+from odradek.launcher.plan import replication_configs, stop_order
 from odradek.launcher.readiness import controller_of, live_brokers
 from testkit.peer.server import (
     HOST,
@@ -26,7 +26,7 @@ from testkit.peer.server import (
     prepared_kafka,
     prepared_odradek,
 )
-from testkit.zookeeper import ZooKeeperProcess
+from testkit.zookeeper import ZooKeeperProcess, prepared_zookeeper
 
 SESSION_MS = 6_000
 LIVE_TIMEOUT_S = 240.0
@@ -161,10 +161,7 @@ def start_odradek_cluster(
     configs = _configs(brokers, properties, measured)
     if not measured:
         configs.setdefault("zookeeper.session.timeout.ms", str(SESSION_MS))
-    (port,) = free_ports(1)
-    place = directory / "zookeeper"
-    place.mkdir(parents=True, exist_ok=True)
-    zookeeper = ZooKeeperProcess(ZooKeeperPlan(port, place / "server", syncs=measured))
+    zookeeper = prepared_zookeeper(directory / "zookeeper", syncs=measured)
     prepared = {
         number: prepared_odradek(
             directory / f"broker-{number}",

@@ -117,16 +117,9 @@ class BrokerProcess:
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
 
-def start_kafka(
-    directory: Path,
-    properties: Mapping[str, str] | None = None,
-    ports: tuple[int, int] | None = None,
-) -> BrokerProcess:
-    """Start Apache Kafka 4.3.0 as one KRaft node. Format its storage before.
-
-    `ports` are those of the broker and the controller. Default: free ports.
-    """
-    port, controller_port = ports or free_ports(2)
+def start_kafka(directory: Path, properties: Mapping[str, str] | None = None) -> BrokerProcess:
+    """Start Apache Kafka 4.3.0 as one KRaft node. Format its storage before."""
+    port, controller_port = free_ports(2)
     requested = {**SINGLE_NODE, **(properties or {})}
     voters = f"{requested.get('node.id', '1')}@{HOST}:{controller_port}"
     node = prepared_kafka(directory, 1, port, controller_port, voters, requested)
