@@ -173,22 +173,36 @@ def read(members: list[Member], values: list[str]) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.parametrize("new_member", [librdkafka_classic, librdkafka_consumer, kafka_python])
+@pytest.mark.parametrize(
+    ("new_member", "members_count"),
+    [
+        (librdkafka_classic, 2),
+        (librdkafka_consumer, 2),
+        # It drops a response to JoinGroup that arrives between two polls, and joins again. Two
+        # members that are polled in turn may do so for ever.
+        (kafka_python, 1),
+    ],
+)
 def test_commits_survive_and_members_go_on_when_the_coordinator_is_killed(
-    cluster: Cluster, new_member: Callable[[str], Member], caplog: pytest.LogCaptureFixture
+    cluster: Cluster,
+    new_member: Callable[[str], Member],
+    members_count: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Log records would keep its sockets to the broker that is killed, which it does not close.
     caplog.set_level(logging.CRITICAL, "kafka")
-    kill_the_coordinator(cluster, new_member)
+    kill_the_coordinator(cluster, new_member, members_count)
     gc.collect()
 
 
-def kill_the_coordinator(cluster: Cluster, new_member: Callable[[str], Member]) -> None:
+def kill_the_coordinator(
+    cluster: Cluster, new_member: Callable[[str], Member], members_count: int
+) -> None:
     with ExitStack() as stack:
-        members = [new_member(cluster.bootstrap_servers) for _ in range(2)]
+        members = [new_member(cluster.bootstrap_servers) for _ in range(members_count)]
         for member in members:
             stack.callback(member.close)
-        while not all(each.assigned() == PARTITIONS // 2 for each in members):
+        while not all(each.assigned() == PARTITIONS // members_count for each in members):
             for member in members:
                 assert member.poll() == []
         first = [f"first {number}" for number in range(40)]
