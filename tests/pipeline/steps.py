@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from odradek.pipeline.sinks.commit import BatchCommit, Sink
+from odradek.pipeline.ledger.commits import BatchCommit
+from odradek.pipeline.sinks.commit import Sink
 from odradek.pipeline.sinks.delta import DeltaSink
 from odradek.pipeline.tables import TableDir, TableFormat
 

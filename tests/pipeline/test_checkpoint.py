@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from odradek.pipeline.checkpoint import Checkpoint, ranges_between
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.ledger.commits import PlannedRange
 from odradek.pipeline.progress import Offsets
-from odradek.pipeline.sinks.commit import PlannedRange
 
 PATH = "/lake/checkpoint"
 

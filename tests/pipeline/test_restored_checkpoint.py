@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.ingest import IngestJob
-from odradek.pipeline.sinks.commit import PlannedRange
+from odradek.pipeline.ledger.commits import PlannedRange
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
 from tests.pipeline.jobs.test_ingest import check, options_for

@@ -18,8 +18,8 @@ import json
 from typing import Protocol
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.ledger.commits import PlannedRange
 from odradek.pipeline.progress import Offsets
-from odradek.pipeline.sinks.commit import PlannedRange
 
 FORMAT_VERSION = "v1"
 INITIAL_OFFSETS = "sources/0/0"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.sinks.commit import BatchCommit, PlannedRange, ReadRange
+from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
 from odradek.pipeline.sinks.delta import DeltaSink
 from odradek.pipeline.sinks.parquet import ParquetSink
 from odradek.pipeline.tables import TableDir, TableFormat

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 
 from odradek.pipeline.checkpoint import Checkpoint
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.sinks.commit import BatchCommit, PlannedRange, ReadRange, Sink, read_ranges
+from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
+from odradek.pipeline.sinks.commit import Sink, read_ranges
 from odradek.pipeline.transforms.quarantine import accepted, rejected
 from odradek.pipeline.transforms.raw import Parser, records
 

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
-from odradek.pipeline.sinks.commit import BatchCommit
-from odradek.pipeline.sinks.repeated_batch import check_repeated
+from odradek.pipeline.ledger.commits import BatchCommit
+from odradek.pipeline.ledger.verdicts import check_repeated
 
 
 class DeltaSink:

@@ -3,7 +3,7 @@
     table/
       batch_id=0/part-*.parquet     a batch's rows; moved here from _staging by one rename
       batch_id=1/...
-      _commits/0.json               the batch's commit (sinks.commit); written after the rename
+      _commits/0.json               the batch's commit (ledger.commits); written after the rename
       _staging/batch_id=2/...       an unfinished batch, which no reader reads
 
 A batch is committed when its commit file exists, and `read` reads only committed batches. A crash
@@ -22,9 +22,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
-from odradek.pipeline.sinks.commit import BatchCommit
+from odradek.pipeline.ledger.commits import BatchCommit
+from odradek.pipeline.ledger.verdicts import check_repeated
 from odradek.pipeline.sinks.files import HadoopFiles
-from odradek.pipeline.sinks.repeated_batch import check_repeated
 
 
 class ParquetSink:

@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.sinks.commit import BatchCommit, PlannedRange, ReadRange
-from odradek.pipeline.sinks.repeated_batch import check_repeated, differences
+from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
+from odradek.pipeline.ledger.state import LedgerState, Source, fold
+from odradek.pipeline.ledger.verdicts import (
+    check_continues,
+    check_repeated,
+    check_sources,
+    differences,
+)
 
 TABLE = "/lake/table"
 PLANNED = (PlannedRange("t", 0, 10, 20), PlannedRange("t", 1, 0, 5))
@@ -23,8 +29,8 @@ BATCH = BatchCommit("q", 7, 4, READ, PLANNED)
 def of_an_older_version(commit: BatchCommit) -> BatchCommit:
     """Return the commit as an older version without planned ranges wrote it."""
     fields = json.loads(commit.to_json())
-    del fields["planned"]
-    return BatchCommit.from_json(json.dumps(fields))
+    old = {name: fields[name] for name in ("query_id", "batch_id", "rows", "ranges")}
+    return BatchCommit.from_json(json.dumps(old))
 
 
 def test_batch_with_the_same_plan_is_skipped_without_a_warning(
@@ -165,3 +171,85 @@ def test_commit_survives_its_json_with_and_without_planned_ranges() -> None:
         "start_offset": 10,
         "end_offset": 20,
     }
+
+
+def test_commit_of_a_newer_format_is_an_error() -> None:
+    fields = {**json.loads(BATCH.to_json()), "format": 3}
+    with pytest.raises(ValueError, match="format 3"):
+        BatchCommit.from_json(json.dumps(fields))
+
+
+def test_commit_keeps_its_source_epoch_and_losses_in_json() -> None:
+    commit = replace(
+        BATCH, epoch=3, cluster_id="c", topic_ids={"t": "x"}, lost=PLANNED[:1], replaces="p"
+    )
+    assert BatchCommit.from_json(commit.to_json()) == commit
+
+
+def test_json_of_a_commit_begins_with_query_and_batch() -> None:
+    """The versions before the ledger find their commits by this beginning."""
+    assert BATCH.to_json().startswith('{"query_id":"q","batch_id":7,')
+
+
+LOADED = replace(BATCH, cluster_id="c", topic_ids={"t": "id-of-t"})
+
+
+def check_topic(now: Source, loaded: BatchCommit = LOADED) -> None:
+    check_sources("/lake", fold([loaded]), {"t": now, "u": Source("d", "id-of-u")})
+
+
+@pytest.mark.parametrize(
+    "now",
+    [Source("c", "id-of-t"), Source(None, None), Source("c", None), Source(None, "id-of-t")],
+)
+def test_topic_with_the_same_or_unknown_ids_continues(now: Source) -> None:
+    check_topic(now)
+    check_topic(now, BATCH)
+
+
+@pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        (Source("c", "new"), "was deleted and created again: its id was id-of-t and is new"),
+        (Source("d", "id-of-t"), "is in cluster d, and /lake has 4 records .* in cluster c"),
+        (Source("d", "new"), "is in cluster d"),
+        (Source("d", None), "is in cluster d"),
+    ],
+)
+def test_other_topic_of_the_same_name_is_refused_in_one_line(now: Source, message: str) -> None:
+    with pytest.raises(PipelineError, match=message) as refused:
+        check_topic(now)
+    assert "\n" not in str(refused.value)
+    assert str(refused.value).endswith("Ingest it into another directory.")
+
+
+def planned(*ranges: PlannedRange) -> BatchCommit:
+    return replace(LOADED, batch_id=8, planned=ranges)
+
+
+def test_batch_that_follows_on_the_ledger_continues() -> None:
+    state = fold([LOADED])
+    check_continues(TABLE, state, planned(PlannedRange("t", 0, 20, 25)))
+    check_continues(TABLE, state, planned(PlannedRange("t", 2, 3, 9), PlannedRange("u", 0, 3, 9)))
+    check_continues(TABLE, LedgerState(), planned(PlannedRange("t", 0, 7, 9)))
+    check_continues(TABLE, state, planned())
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        (21, "t-0 up to offset 19, and the checkpoint plans offsets 21 to 30 .* leave a gap after"),
+        (19, "t-0 up to offset 19, and the checkpoint plans offsets 19 to 30 .* repeat"),
+    ],
+)
+def test_batch_that_leaves_a_gap_or_repeats_rows_is_refused(start: int, message: str) -> None:
+    with pytest.raises(PipelineError, match=message) as refused:
+        check_continues(TABLE, fold([LOADED]), planned(PlannedRange("t", 0, start, 31)))
+    assert "\n" not in str(refused.value)
+
+
+def test_batch_after_a_commit_without_planned_ranges_may_begin_after_a_marker() -> None:
+    state = fold([of_an_older_version(LOADED)])
+    check_continues(TABLE, state, planned(PlannedRange("t", 0, 20, 25)))
+    with pytest.raises(PipelineError, match="repeat"):
+        check_continues(TABLE, state, planned(PlannedRange("t", 0, 17, 25)))

@@ -1,22 +1,90 @@
-"""Check whether a batch that a table already has may be skipped.
+"""Checks of a planned batch against a table's ledger: write it, skip it, or stop.
 
-Spark repeats a batch after a crash, with the same offsets, and the sink then skips it. After the
+Spark repeats a batch after a crash, with the same offsets, and the job then skips it. After the
 checkpoint was restored from an older copy, or its offsets were removed, Spark plans a known batch
-number with other offsets. The sink must not skip that batch, because the rows beyond the old
-offsets would never be written.
+number with other offsets. The job must not skip that batch, because the rows beyond the old
+offsets would never be written. It must not write it either, if the offsets begin before or after
+the end of the ledger.
+
+Spark knows a topic by its name only. `check_sources` compares the ids of topics and cluster.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.sinks.commit import BatchCommit, PlannedRange, ReadRange
+from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
+from odradek.pipeline.ledger.state import LedgerState, PartitionKey, Source
 
 logger = logging.getLogger(__name__)
 
 CAUSE = "The checkpoint was restored from an older copy, or its offsets were removed."
 ADVICE = "Bring the newest copy of the checkpoint back, or ingest into another directory."
+OTHER_DIRECTORY = "Ingest it into another directory."
+
+
+def check_sources(directory: str, state: LedgerState, sources: Mapping[str, Source]) -> None:
+    """Raise PipelineError if a topic is not the topic whose records the tables have.
+
+    Args:
+        directory: The path of the table directory.
+        state: The ledger of the table.
+        sources: The present identities of the topics. Unknown parts are not compared.
+
+    Raises:
+        PipelineError: A topic was created again, or belongs to another cluster.
+    """
+    for topic, now in sorted(sources.items()):
+        before = state.sources.get(topic)
+        if before is None or before.agrees_with(now):
+            continue
+        loaded = _loaded(state, topic, before)
+        if not Source(before.cluster_id, None).agrees_with(Source(now.cluster_id, None)):
+            raise PipelineError(
+                f"Topic '{topic}' is in cluster {now.cluster_id}, and {directory} has {loaded} of"
+                f" the topic of that name in cluster {before.cluster_id}. Check"
+                f" --bootstrap-server. Is it a different topic? {OTHER_DIRECTORY}"
+            )
+        raise PipelineError(
+            f"Topic '{topic}' was deleted and created again: its id was {before.topic_id} and is"
+            f" {now.topic_id}. {directory} has {loaded} of the deleted topic, and the new topic"
+            f" uses the same offsets for other records. {OTHER_DIRECTORY}"
+        )
+
+
+def _loaded(state: LedgerState, topic: str, source: Source) -> str:
+    rows = sum(
+        partition.rows
+        for key, partition in state.partitions.items()
+        if (key.topic, key.cluster_id, key.topic_id) == (topic, *source)
+    )
+    return f"{rows:,} records"
+
+
+def check_continues(table: str, state: LedgerState, batch: BatchCommit) -> None:
+    """Raise PipelineError if a batch that the table does not have leaves a gap or overlaps.
+
+    The start of a partition that the table does not have is free. Commits of format 1 have no
+    planned ranges, so a batch may begin after the last record of such a commit.
+    """
+    for one in batch.planned or ():
+        source = state.sources.get(one.topic)
+        if source is None:
+            continue
+        key = PartitionKey(source.cluster_id, one.topic, source.topic_id, one.partition)
+        partition = state.partitions.get(key)
+        if partition is None or partition.next_offset == one.start_offset:
+            continue
+        if one.start_offset > partition.next_offset and not partition.is_exact:
+            continue
+        problem = "leave a gap after" if one.start_offset > partition.next_offset else "repeat"
+        raise PipelineError(
+            f"{table} has {one.topic}-{one.partition} up to offset {partition.next_offset - 1}, and"
+            f" the checkpoint plans {_plan_text(one)} for batch {batch.batch_id}, which would"
+            f" {problem} these rows. {CAUSE} {ADVICE}"
+        )
 
 
 def check_repeated(table: str, stored: BatchCommit | None, batch: BatchCommit) -> None:
