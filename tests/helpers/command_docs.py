@@ -76,7 +76,7 @@ def _parameters(command: Any) -> Iterator[str]:
     yield "| argument or option | default | meaning |"
     yield "|---|---|---|"
     for parameter in command.params:
-        if not COMMON.intersection(parameter.opts):
+        if not COMMON.intersection(parameter.opts) and not getattr(parameter, "hidden", False):
             yield _row(_name(parameter), _default(parameter), _meaning(parameter))
 
 

@@ -1,4 +1,4 @@
-"""Table directory whose sinks report the steps of a batch, so that a test can stop it there."""
+"""Table directory whose tables report the steps of a batch, so that a test can stop it there."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from odradek.pipeline.ledger.commits import BatchCommit
-from odradek.pipeline.sinks.commit import Sink
+from odradek.pipeline.sinks.commit import Check, Sink
 from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.sinks.ledgered import LedgeredTable
 from odradek.pipeline.tables import TableDir, TableFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 
 class Step(StrEnum):
@@ -28,41 +28,35 @@ class Step(StrEnum):
 AtStep = Callable[[Step, int], None]
 
 
-class SinkWithSteps:
-    """A sink that calls `before` and `after` around each commit."""
+class TableWithSteps(LedgeredTable):
+    """A table that calls `before` and `after` around each commit.
 
-    def __init__(
-        self, inner: Sink, before: Callable[[int], None], after: Callable[[int], None]
+    With `forgets` it is a mutant, which writes each batch without a look at its ledger.
+    """
+
+    def with_steps(
+        self, before: Callable[[int], None], after: Callable[[int], None], forgets: bool
     ) -> None:
-        self._inner = inner
         self._before = before
         self._after = after
+        self._forgets = forgets
 
-    def prepare(self, schema: StructType) -> None:
-        self._inner.prepare(schema)
-
-    def exists(self) -> bool:
-        return self._inner.exists()
-
-    def commit(self, rows: DataFrame, batch: BatchCommit) -> None:
+    def commit(self, rows: DataFrame, batch: BatchCommit) -> bool:
         self._before(batch.batch_id)
-        self._inner.commit(rows, batch)
+        if self._forgets:
+            self._sink.append(rows, batch, self._check)
+            self._store.refresh()
+            written = True
+        else:
+            written = super().commit(rows, batch)
         self._after(batch.batch_id)
-
-    def last_commit(self) -> BatchCommit | None:
-        return self._inner.last_commit()
-
-    def commits(self) -> list[BatchCommit]:
-        return self._inner.commits()
-
-    def read(self) -> DataFrame:
-        return self._inner.read()
+        return written
 
 
 class DeltaSinkWithoutTransactions(DeltaSink):
     """A mutant: its commits do not name their batch to Delta."""
 
-    def transaction_options(self, batch: BatchCommit) -> dict[str, str]:
+    def transaction_options(self, commit: BatchCommit) -> dict[str, str]:
         return {}
 
 
@@ -76,22 +70,32 @@ class TableDirWithSteps(TableDir):
     at_step: AtStep
     forget_transactions: bool = False
 
-    def table(self, spark: SparkSession) -> Sink:
-        return SinkWithSteps(
-            self._inner(spark, "table"),
-            lambda batch_id: self.at_step(Step.BEFORE_TABLE, batch_id),
-            lambda batch_id: self.at_step(Step.TABLE_COMMITTED, batch_id),
+    def ledgered(
+        self, spark: SparkSession, role: str, check: Check, *, accept_changes: bool
+    ) -> LedgeredTable:
+        is_table = role == "table"
+        sink = self._sink(spark, role)
+        table = TableWithSteps(
+            sink,
+            self._store(spark, role, sink),
+            self.path(role),
+            check,
+            has_every_batch=is_table,
+            accept_changes=accept_changes,
         )
 
-    def quarantine(self, spark: SparkSession) -> Sink:
-        return SinkWithSteps(
-            self._inner(spark, "quarantine"),
-            lambda batch_id: None,
-            lambda batch_id: self.at_step(Step.QUARANTINE_COMMITTED, batch_id),
-        )
+        def before(batch_id: int) -> None:
+            if is_table:
+                self.at_step(Step.BEFORE_TABLE, batch_id)
 
-    def _inner(self, spark: SparkSession, role: str) -> Sink:
+        done = Step.TABLE_COMMITTED if is_table else Step.QUARANTINE_COMMITTED
+        table.with_steps(
+            before, lambda batch_id: self.at_step(done, batch_id), self.forget_transactions
+        )
+        return table
+
+    def _sink(self, spark: SparkSession, role: str) -> Sink:
         if self.forget_transactions:
             assert self.format is TableFormat.DELTA
             return DeltaSinkWithoutTransactions(spark, self.path(role), role)
-        return self._sink(spark, role)
+        return super(TableDirWithSteps, self)._sink(spark, role)

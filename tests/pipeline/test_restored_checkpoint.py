@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.ingest import IngestJob
 from odradek.pipeline.ledger.commits import PlannedRange
+from odradek.pipeline.sinks.commit import commits_of
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
 from tests.pipeline.jobs.test_ingest import check, options_for
@@ -43,22 +44,25 @@ def crash_before_the_checkpoint_commit(tables: TableDir, batch_id: int) -> None:
 
 
 def bring_commits_into_the_old_form(tables: TableDir) -> None:
-    """Remove the planned ranges from all commits, as versions before them wrote none."""
+    """Bring all commits into the form of the first version, which had no ledger either."""
+    shutil.rmtree(Path(tables.path("ledger")), ignore_errors=True)
     for name in ("table", "quarantine"):
         for path in Path(tables.path(name), "_commits").glob("*.json"):
-            rewrite(path, _without_planned(path.read_text()))
+            rewrite(path, _in_the_old_form(path.read_text()))
         for path in Path(tables.path(name), "_delta_log").glob("*.json"):
             actions = [json.loads(line) for line in path.read_text().splitlines()]
             for info in (action["commitInfo"] for action in actions if "commitInfo" in action):
                 if "userMetadata" in info:
-                    info["userMetadata"] = _without_planned(info["userMetadata"])
+                    info["userMetadata"] = _in_the_old_form(info["userMetadata"])
             rewrite(path, "".join(f"{json.dumps(action)}\n" for action in actions))
 
 
-def _without_planned(commit: str) -> str:
+def _in_the_old_form(commit: str) -> str:
     fields = json.loads(commit)
-    del fields["planned"]
-    return json.dumps(fields, separators=(",", ":"))
+    old = {name: fields[name] for name in ("query_id", "batch_id", "rows", "ranges")}
+    for one in old["ranges"]:
+        del one["rejected"]
+    return json.dumps(old, separators=(",", ":"))
 
 
 def produce_transaction(bootstrap_servers: str, topic: str, numbers: range, commit: bool) -> None:
@@ -76,7 +80,7 @@ def produce_transaction(bootstrap_servers: str, topic: str, numbers: range, comm
 
 
 def planned_ranges(spark: SparkSession, tables: TableDir) -> list[PlannedRange]:
-    return [one for commit in tables.table(spark).commits() for one in commit.planned or ()]
+    return [one for commit in commits_of(tables.table(spark)) for one in commit.planned or ()]
 
 
 def restore_older_copy(checkpoint: Path, older: Path) -> None:
@@ -200,7 +204,7 @@ def test_ingest_with_emptied_commits_continues_without_losing_or_doubling_a_row(
     empty(Path(options.tables.checkpoint) / "commits")
     IngestJob(spark, options).run()
     assert check(spark, options) == 60
-    assert len(options.tables.table(spark).commits()) == 3
+    assert len(commits_of(options.tables.table(spark))) == 3
 
 
 def test_stopped_command_says_why_in_one_line(
@@ -227,7 +231,7 @@ def test_stopped_command_says_why_in_one_line(
         f"odradek: Batch 0 of {table} was committed with other offsets than the checkpoint plans"
         f" for it now: {topic}-0 had offsets 0 to 4 and now has offsets 0 to 9. The checkpoint was"
         " restored from an older copy, or its offsets were removed. Bring the newest copy of the"
-        " checkpoint back, or ingest into another directory."
+        " checkpoint back, or continue from the tables with --rebuild-checkpoint."
     )
 
 

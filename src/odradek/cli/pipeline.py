@@ -19,6 +19,7 @@ from odradek.cli.client import (
     admin_client,
 )
 from odradek.cli.output import CommandError, parse_assignments, print_rows
+from odradek.cli.pipeline_ledger import ledger
 
 if TYPE_CHECKING:
     from odradek.pipeline.jobs.options import IngestOptions
@@ -32,6 +33,9 @@ app = typer.Typer(no_args_is_help=True)
 @app.callback()
 def pipeline() -> None:
     """Ingest topics into tables with Spark."""
+
+
+app.command("ledger")(ledger)
 
 
 TableDirOption = Annotated[
@@ -56,8 +60,12 @@ StartingOption = Annotated[
 BatchRowsOption = Annotated[
     int, typer.Option(metavar="N", min=1, help="Largest number of offsets in a batch.")
 ]
-DataLossOption = Annotated[
-    bool, typer.Option("--allow-data-loss", help="Skip records that the topic no longer has.")
+AcceptLossOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-loss",
+        help="Skip records that the topic no longer has, and write their offsets to the ledger.",
+    ),
 ]
 KafkaOption = Annotated[
     list[str] | None,
@@ -83,7 +91,15 @@ def ingest(
     ] = "10 seconds",
     starting: StartingOption = "earliest",
     batch_rows: BatchRowsOption = 500_000,
-    allow_data_loss: DataLossOption = False,
+    accept_loss: AcceptLossOption = False,
+    rebuild_checkpoint: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild-checkpoint",
+            help="Replace the checkpoint, and continue at the end of the ledger.",
+        ),
+    ] = False,
+    allow_data_loss: Annotated[bool, typer.Option("--allow-data-loss", hidden=True)] = False,
     kafka_option: KafkaOption = None,
     master: MasterOption = "local[2]",
     driver_memory: Annotated[
@@ -110,12 +126,15 @@ def ingest(
         once=once,
         interval=interval,
         offsets_per_trigger_max=batch_rows,
-        fail_on_data_loss=not allow_data_loss,
+        accept_loss=accept_loss or allow_data_loss,
+        rebuild_checkpoint=rebuild_checkpoint,
         kafka=parse_assignments(kafka_option or [], "--kafka-option"),
     )
     if not options.topics:
         raise CommandError("--topics names no topic. Name one or more, separated by commas.")
     _check(options)
+    if allow_data_loss:
+        _report("--allow-data-loss has been renamed and will be removed. Use --accept-loss.")
     session = SessionOptions(
         app_name="odradek pipeline ingest",
         jvm_log=None if "://" in table_dir else Path(table_dir).absolute() / "spark.log",

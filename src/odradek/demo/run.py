@@ -247,6 +247,7 @@ def _stream(
     finally:
         counter.close()
         query.stop()
+        job.close()
     return sent, counter.count
 
 

@@ -15,7 +15,7 @@ file is whole or missing.
 from __future__ import annotations
 
 import json
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import PlannedRange
@@ -23,6 +23,16 @@ from odradek.pipeline.progress import Offsets
 
 FORMAT_VERSION = "v1"
 INITIAL_OFFSETS = "sources/0/0"
+
+
+class Plan(NamedTuple):
+    """The planned offsets of a batch.
+
+    `went_back` is true if a partition ends before its start. Spark then reads nothing there.
+    """
+
+    ranges: tuple[PlannedRange, ...]
+    went_back: bool
 
 
 class TextFiles(Protocol):
@@ -73,6 +83,10 @@ class Checkpoint:
             )
 
     def planned_ranges(self, batch_id: int) -> tuple[PlannedRange, ...]:
+        """Return the ranges of `plan`."""
+        return self.plan(batch_id).ranges
+
+    def plan(self, batch_id: int) -> Plan:
         """Return the offsets that Spark planned for a batch, by topic and partition.
 
         Spark writes them before the batch runs. A partition that does not advance has no range.
@@ -85,7 +99,7 @@ class Checkpoint:
             start = self._read_offsets(INITIAL_OFFSETS, line=1)
         else:
             start = self._read_offsets(f"offsets/{batch_id - 1}", line=2)
-        return ranges_between(start, end)
+        return Plan(ranges_between(start, end), goes_back(start, end))
 
     def _newest_batch(self, name: str) -> int:
         names = self._files.list_names(f"{self._path}/{name}")
@@ -121,3 +135,12 @@ def ranges_between(start: Offsets, end: Offsets) -> tuple[PlannedRange, ...]:
             if start_offset < end_offset:
                 found.append(PlannedRange(topic, int(partition), start_offset, end_offset))
     return tuple(sorted(found, key=lambda one: (one.topic, one.partition)))
+
+
+def goes_back(start: Offsets, end: Offsets) -> bool:
+    """Return whether a partition ends before its start."""
+    return any(
+        end_offset < start.get(topic, {}).get(partition, 0)
+        for topic, partitions in end.items()
+        for partition, end_offset in partitions.items()
+    )

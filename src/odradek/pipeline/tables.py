@@ -3,6 +3,8 @@
 DIR/table        the rows that parsed
 DIR/quarantine   the other rows, with reason and raw bytes
 DIR/checkpoint   Spark's record of the query: its id, each batch's offsets, the finished batches
+DIR/ledger       copies of the commits of table and quarantine (`ledger.store`)
+DIR/owner        the driver that owns the directory (`ledger.owner`)
 """
 
 from __future__ import annotations
@@ -13,8 +15,11 @@ from enum import StrEnum
 from pyspark.sql import SparkSession
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.sinks.commit import Sink
+from odradek.pipeline.ledger.store import LedgerStore
+from odradek.pipeline.sinks.commit import Check, Sink
 from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.sinks.files import HadoopFiles
+from odradek.pipeline.sinks.ledgered import LedgeredTable
 from odradek.pipeline.sinks.parquet import ParquetSink
 
 
@@ -43,6 +48,19 @@ class TableDir:
     def path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
 
+    @classmethod
+    def find(cls, spark: SparkSession, root: str) -> TableDir:
+        """Return the table directory at `root` with the format of its table.
+
+        Raises:
+            PipelineError: There is no table.
+        """
+        for table_format in TableFormat:
+            tables = cls(root, table_format)
+            if tables.table(spark).exists():
+                return tables
+        raise PipelineError(f"{root} is not the directory of an ingest. Check the path.")
+
     def create_views(self, spark: SparkSession) -> None:
         """Create the views `t` and `quarantine` of the two tables in the session.
 
@@ -56,6 +74,28 @@ class TableDir:
                     " --table-dir and --format."
                 )
             sink.read().createOrReplaceTempView(name)
+
+    def store(self, spark: SparkSession, role: str) -> LedgerStore:
+        """Return the ledger of "table" or "quarantine", which is not loaded yet."""
+        return self._store(spark, role, self._sink(spark, role))
+
+    def _store(self, spark: SparkSession, role: str, sink: Sink) -> LedgerStore:
+        files, path = HadoopFiles(spark), self.path(f"ledger/{role}")
+        return LedgerStore(files, path, self.path(role), sink.tail)
+
+    def ledgered(
+        self, spark: SparkSession, role: str, check: Check, *, accept_changes: bool
+    ) -> LedgeredTable:
+        """Return "table" or "quarantine" for the driver that owns the directory."""
+        sink = self._sink(spark, role)
+        return LedgeredTable(
+            sink,
+            self._store(spark, role, sink),
+            self.path(role),
+            check,
+            has_every_batch=role == "table",
+            accept_changes=accept_changes,
+        )
 
     def _sink(self, spark: SparkSession, role: str) -> Sink:
         if self.format is TableFormat.DELTA:

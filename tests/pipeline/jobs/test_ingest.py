@@ -16,6 +16,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.ingest import IngestJob
 from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.progress import Progress
+from odradek.pipeline.sinks.commit import commits_of
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
 from tests.pipeline.steps import Step, TableDirWithSteps
@@ -86,7 +87,7 @@ def test_every_record_arrives_once_also_over_restarts_and_new_partitions(
 
 def _check_commits(spark: SparkSession, tables: TableDir) -> None:
     """Assert that the ranges of the commits have no gaps, and that their counts are right."""
-    commits = tables.table(spark).commits()
+    commits = commits_of(tables.table(spark))
     assert [one.batch_id for one in commits] == list(range(len(commits)))
     assert len({one.query_id for one in commits}) == 1
     next_offset: dict[int, int] = {}
@@ -99,7 +100,7 @@ def _check_commits(spark: SparkSession, tables: TableDir) -> None:
         assert plan.start_offset == next_planned.get(plan.partition, 0)
         next_planned[plan.partition] = plan.end_offset
     assert next_planned == next_offset
-    rejected = tables.quarantine(spark).commits()
+    rejected = commits_of(tables.quarantine(spark))
     assert sum(one.rows for one in commits) == tables.table(spark).read().count()
     assert sum(one.rows for one in rejected) == tables.quarantine(spark).read().count()
     assert sum(one.rows for one in [*commits, *rejected]) == sum(next_offset.values())

@@ -63,7 +63,7 @@ def test_batch_with_another_plan_is_refused_in_one_line(
     message = str(refused.value)
     assert "\n" not in message
     assert f"Batch 7 of {TABLE}" in message
-    assert message.endswith("or ingest into another directory.")
+    assert message.endswith("or continue from the tables with --rebuild-checkpoint.")
 
 
 def test_batch_without_a_commit_below_later_ones_is_refused() -> None:

@@ -8,6 +8,7 @@ it has.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -15,9 +16,14 @@ from pyspark.sql import DataFrame
 from odradek.pipeline.checkpoint import Checkpoint
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
-from odradek.pipeline.sinks.commit import Sink, read_ranges
+from odradek.pipeline.ledger.source_guard import SourceGuard
+from odradek.pipeline.ledger.state import lost_ranges
+from odradek.pipeline.sinks.commit import read_ranges
+from odradek.pipeline.sinks.ledgered import LedgeredTable
 from odradek.pipeline.transforms.quarantine import accepted, rejected
 from odradek.pipeline.transforms.raw import Parser, records
+
+Earliest = Callable[[Iterable[tuple[str, int]]], Mapping[tuple[str, int], int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +40,38 @@ class BatchWriter:
 
     Spark calls it from a thread of its own. `take_counts` and `failure` belong to the thread that
     shows progress.
+
+    Args:
+        parser: The parser of the records.
+        parser_name: Its name, for the quarantine.
+        table: The table for records that parse.
+        quarantine: The table for the others.
+        checkpoint: Spark's checkpoint.
+        guard: The check of the topics' identities.
+        epoch: The epoch of this driver.
+        earliest: Returns the earliest offsets of partitions, to record lost offsets. None if the
+            job fails when offsets are lost.
     """
 
     def __init__(
         self,
         parser: Parser,
         parser_name: str,
-        table: Sink,
-        quarantine: Sink,
+        table: LedgeredTable,
+        quarantine: LedgeredTable,
         checkpoint: Checkpoint,
+        guard: SourceGuard,
+        epoch: int,
+        earliest: Earliest | None,
     ) -> None:
         self._parser = parser
         self._parser_name = parser_name
         self._table = table
         self._quarantine = quarantine
         self._checkpoint = checkpoint
+        self._guard = guard
+        self._epoch = epoch
+        self._earliest = earliest
         self._lock = threading.Lock()
         self._counts: dict[int, BatchCounts] = {}
         self._failure: PipelineError | None = None
@@ -61,7 +84,8 @@ class BatchWriter:
             raise
 
     def _write(self, source: DataFrame, batch_id: int) -> None:
-        planned = self._checkpoint.planned_ranges(batch_id)
+        planned, went_back = self._checkpoint.plan(batch_id)
+        self._guard.check_plan(planned, went_back, self._table.store.state)
         parsed = self._parser(records(source)).persist()
         try:
             ranges, rejected_count = read_ranges(parsed)
@@ -79,9 +103,19 @@ class BatchWriter:
         ranges: tuple[ReadRange, ...],
         rejected_count: int,
     ) -> None:
-        query_id = self._checkpoint.query_id()
         accepted_count = sum(one.rows for one in ranges) - rejected_count
-        commit = BatchCommit(query_id, batch_id, accepted_count, ranges, planned)
+        sources = {one.topic: self._guard.sources.get(one.topic) for one in planned}
+        commit = BatchCommit(
+            self._checkpoint.query_id(),
+            batch_id,
+            accepted_count,
+            ranges,
+            planned,
+            self._epoch,
+            next((one.cluster_id for one in sources.values() if one), None),
+            {topic: one.topic_id for topic, one in sources.items() if one and one.topic_id},
+            self._lost(planned, ranges),
+        )
         self._table.commit(accepted(parsed), commit)
         if rejected_count:
             commit = replace(commit, rows=rejected_count)
@@ -89,6 +123,15 @@ class BatchWriter:
         if ranges:
             with self._lock:
                 self._counts[batch_id] = BatchCounts(batch_id, accepted_count, rejected_count)
+
+    def _lost(
+        self, planned: tuple[PlannedRange, ...], ranges: tuple[ReadRange, ...]
+    ) -> tuple[PlannedRange, ...]:
+        """Return the planned offsets that the topics have removed, if the job may lose them."""
+        if self._earliest is None or not planned:
+            return ()
+        earliest = self._earliest(one.topic_partition for one in planned)
+        return lost_ranges(planned, ranges, earliest)
 
     def take_counts(self, batch_id: int) -> BatchCounts | None:
         """Return the counts of a finished batch once, or None if the batch has no rows."""

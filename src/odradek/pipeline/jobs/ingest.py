@@ -1,10 +1,11 @@
 """Ingest of topics into a table and its quarantine, each record exactly once.
 
 Spark's checkpoint fixes a batch's offsets before the batch runs and records the batch as done after
-it. In between the batch may run any number of times. The sinks make each of their two commits once
-for a (query id, batch id), so the tables hold each record once. Tables and checkpoint must stay
-together. `IngestJob` refuses to start if one of them was lost or exchanged. It stops if the
-checkpoint plans a batch with other offsets than the tables have for it.
+it. In between the batch may run any number of times. The tables make each of their two commits once
+for a (query id, batch id), so they hold each record once. Tables and checkpoint must stay together.
+`IngestJob` refuses to start if one of them was lost or exchanged. It stops if the checkpoint plans
+a batch with other offsets than the tables have for it. It also stops if a topic is not the topic of
+the ledger, or if another driver owns the directory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.checkpoint import Checkpoint
@@ -23,7 +24,11 @@ from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.batch_writer import BatchWriter
 from odradek.pipeline.jobs.checks import check_parser
+from odradek.pipeline.jobs.directory import OwnedDirectory
 from odradek.pipeline.jobs.options import IngestOptions
+from odradek.pipeline.jobs.rebuild import range_options, rebuild
+from odradek.pipeline.ledger.commits import PlannedRange
+from odradek.pipeline.ledger.owner import LinuxProcesses, Processes
 from odradek.pipeline.progress import Progress, ran_a_batch, total_lag
 from odradek.pipeline.sinks.files import HadoopFiles
 from odradek.pipeline.transforms.access_log import parse_access_log
@@ -94,8 +99,8 @@ def parse_schema(ddl: str) -> StructType:
 class IngestJob:
     """One streaming query from topics into a table directory.
 
-    `start` returns once the query runs. `run` starts the query, follows it to its end, and calls
-    `on_progress` on the caller's thread for each batch.
+    `start` returns once the query runs, and `close` ends the job. `run` starts the query, follows
+    it to its end, and calls `on_progress` on the caller's thread for each batch.
     """
 
     def __init__(
@@ -104,32 +109,35 @@ class IngestJob:
         options: IngestOptions,
         *,
         on_progress: Callable[[Progress], None] = lambda progress: None,
+        processes: Processes | None = None,
     ) -> None:
         self._spark = spark
         self._options = options
         self._on_progress = on_progress
-        self._checkpoint = Checkpoint(HadoopFiles(spark), options.tables.checkpoint)
-        self._table = options.tables.table(spark)
-        self._quarantine = options.tables.quarantine(spark)
+        self._processes = processes or LinuxProcesses()
         self._parser = make_parser(options.parser, options.schema)
-        self._writer = BatchWriter(
-            self._parser,
-            options.parser,
-            self._table,
-            self._quarantine,
-            self._checkpoint,
-        )
+        self._checkpoint = Checkpoint(HadoopFiles(spark), options.tables.checkpoint)
+        self._opened: OwnedDirectory | None = None
+        self._writer: BatchWriter | None = None
 
     def start(self) -> StreamingQuery:
-        """Check tables and checkpoint, create missing tables, and start the query.
+        """Claim the directory, check it, create missing tables, and start the query.
 
         Raises:
-            PipelineError: Tables and checkpoint do not belong together.
+            PipelineError: Tables, checkpoint and topics do not belong together, or another driver
+                owns the directory.
         """
-        self._prepare()
+        self._open()
+        writer = self._writer_of_stream()
         if self._options.once:
-            return self._writer_of_stream().trigger(availableNow=True).start()
-        return self._writer_of_stream().trigger(processingTime=self._options.interval).start()
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=self._options.interval).start()
+
+    def close(self) -> None:
+        """Release the directory. Stop the query before. May be called again."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def run(self, stop: threading.Event | None = None) -> IngestSummary:
         """Run to the end of the topics (`once`), or until `stop` is set or the query fails.
@@ -141,20 +149,68 @@ class IngestJob:
         """
         summary = IngestSummary()
         stop = stop or threading.Event()
-        if self._options.once and self._checkpoint.has_unfinished_batch():
-            # The available-now trigger refuses an unfinished batch if partitions were added to the
-            # topic since (KafkaMicroBatchStream compares the batch's partitions with the topic's).
-            self._prepare()
-            self._follow(self._writer_of_stream().trigger(once=True).start(), summary, stop)
-        if not stop.is_set():
-            self._follow(self.start(), summary, stop)
+        try:
+            self._open()
+            if self._options.once and self._checkpoint.has_unfinished_batch():
+                # The available-now trigger refuses an unfinished batch if partitions were added to
+                # the topic since (KafkaMicroBatchStream compares the batch's partitions with the
+                # topic's).
+                writer = self._writer_of_stream()
+                self._follow(writer.trigger(once=True).start(), summary, stop)
+            if not stop.is_set():
+                self._follow(self.start(), summary, stop)
+        finally:
+            self.close()
         return summary
 
-    def _prepare(self) -> None:
-        self._check_tables_fit_checkpoint()
-        self._prepare_tables()
+    def _open(self) -> OwnedDirectory:
+        """Claim the directory and check it, if this job has not done so yet."""
+        if self._opened is not None:
+            return self._opened
+        opened = OwnedDirectory(self._spark, self._options, self._processes)
+        try:
+            opened.open(
+                self._checkpoint,
+                lambda: self._prepare_tables(opened),
+                (lambda: self._rebuild(opened)) if self._options.rebuild_checkpoint else None,
+            )
+        except BaseException:
+            opened.close()
+            raise
+        self._writer = BatchWriter(
+            self._parser,
+            self._options.parser,
+            opened.table,
+            opened.quarantine,
+            self._checkpoint,
+            opened.guard,
+            opened.owner.epoch,
+            opened.admin.earliest if self._options.accept_loss else None,
+        )
+        self._opened = opened
+        return opened
+
+    def _rebuild(self, opened: OwnedDirectory) -> None:
+        rebuild(
+            opened.table,
+            opened.quarantine,
+            HadoopFiles(self._spark),
+            self._options.tables.checkpoint,
+            self._options.topics,
+            opened.owner.epoch,
+            self._read_rejected,
+        )
+
+    def _read_rejected(self, planned: tuple[PlannedRange, ...]) -> DataFrame:
+        """Return the quarantine's rows of planned offsets, read from the topics."""
+        options = {**self._options.source_options(), **range_options(planned)}
+        for name in ("subscribe", "maxOffsetsPerTrigger"):
+            del options[name]
+        source = self._spark.read.format("kafka").options(**options).load()
+        return rejected(self._parser(records(source)), self._options.parser)
 
     def _writer_of_stream(self) -> DataStreamWriter:
+        assert self._writer is not None
         options = self._options
         source = self._spark.readStream.format("kafka").options(**options.source_options()).load()
         writer = source.writeStream.foreachBatch(self._writer)
@@ -169,15 +225,18 @@ class IngestJob:
                 ended = bool(query.awaitTermination(POLL_INTERVAL_S))
                 self.report(query, summary)
         except StreamingQueryException as error:
-            if self._writer.failure is None:
-                raise
-            raise self._writer.failure from error
+            assert self._writer is not None and self._opened is not None
+            if self._writer.failure is not None:
+                raise self._writer.failure from error
+            self._opened.check_topics()
+            raise
         finally:
             query.stop()
         self.report(query, summary)
 
     def report(self, query: StreamingQuery, summary: IngestSummary) -> None:
         """Call `on_progress` for each batch that finished since the last call."""
+        assert self._writer is not None
         for one in filter(ran_a_batch, query.recentProgress):
             counts = self._writer.take_counts(one.batchId)
             if counts is None:
@@ -192,40 +251,8 @@ class IngestJob:
             summary.add(progress)
             self._on_progress(progress)
 
-    def _prepare_tables(self) -> None:
+    def _prepare_tables(self, opened: OwnedDirectory) -> None:
         empty = empty_frame(self._spark, parse_schema(KAFKA_SOURCE_SCHEMA))
         parsed = self._parser(records(empty))
-        self._table.prepare(accepted(parsed).schema)
-        self._quarantine.prepare(rejected(parsed, self._options.parser).schema)
-
-    def _has_rows(self) -> bool:
-        """Return whether the table has rows, also if its history no longer has their commits."""
-        return self._table.exists() and not self._table.read().isEmpty()
-
-    def _check_tables_fit_checkpoint(self) -> None:
-        """Raise PipelineError if a table or the checkpoint is lost, or belongs to another query.
-
-        Without its checkpoint the job would write every record twice. Without a table it would
-        leave a gap.
-        """
-        tables = self._options.tables
-        done = self._checkpoint.has_finished_batch()
-        last = self._table.last_commit()
-        advice = "Bring it back, or ingest into another directory."
-        if not self._checkpoint.exists() and (last is not None or self._has_rows()):
-            raise PipelineError(
-                f"{tables.path('table')} has rows, but its checkpoint {tables.checkpoint} is"
-                f" missing. Without it each record would be ingested twice. {advice}"
-            )
-        for name, sink in (("table", self._table), ("quarantine", self._quarantine)):
-            if done and not sink.exists():
-                raise PipelineError(
-                    f"The checkpoint {tables.checkpoint} has finished batches, but"
-                    f" {tables.path(name)} is missing. Its rows would not be written again."
-                    f" {advice}"
-                )
-        if last is not None and last.query_id != self._checkpoint.query_id():
-            raise PipelineError(
-                f"{tables.checkpoint} is not the checkpoint of {tables.path('table')}. {advice}"
-            )
-        self._checkpoint.check_plans_exist()
+        opened.table.prepare(accepted(parsed).schema)
+        opened.quarantine.prepare(rejected(parsed, self._options.parser).schema)

@@ -16,8 +16,9 @@ class IngestOptions:
     topic and partition. Later starts continue from the checkpoint, and new partitions are read from
     their beginning. With `once` the job ingests the records that exist at its start and ends.
     Otherwise a batch starts every `interval`. `offsets_per_trigger_max` limits a batch, over all
-    partitions. Without `fail_on_data_loss` the job skips records that the topic deleted before they
-    were read.
+    partitions. With `accept_loss` the job skips records that the topic deleted before they were
+    read, continues after another program changed a table, and writes both into the ledger. With
+    `rebuild_checkpoint` a new checkpoint begins at the end of the ledger.
     """
 
     bootstrap_servers: str
@@ -29,7 +30,8 @@ class IngestOptions:
     once: bool = False
     interval: str = "10 seconds"
     offsets_per_trigger_max: int = 500_000
-    fail_on_data_loss: bool = True
+    accept_loss: bool = False
+    rebuild_checkpoint: bool = False
     kafka: Mapping[str, str] = field(default_factory=dict)
 
     def source_options(self) -> dict[str, str]:
@@ -42,7 +44,7 @@ class IngestOptions:
             "subscribe": ",".join(self.topics),
             "startingOffsets": self.starting,
             "includeHeaders": "true",
-            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+            "failOnDataLoss": str(not self.accept_loss).lower(),
             "maxOffsetsPerTrigger": str(self.offsets_per_trigger_max),
             "groupIdPrefix": "odradek-ingest",
         }

@@ -7,17 +7,19 @@ As JSON, in a Delta commit's userMetadata or a Parquet batch's commit file:
                  "rows": 1002, "rejected": 2}],
      "planned": [{"topic": "t", "partition": 0, "start_offset": 40, "end_offset": 1043}],
      "format": 2, "epoch": 3, "cluster_id": "...", "topic_ids": {"t": "..."}, "lost": [],
-     "replaces": null}
+     "accepted_changes": [], "first_number": 0, "replaces": null}
 
 `planned` has the offsets that the checkpoint planned for the batch, the end exclusive. `ranges` has
 the records that the batch read there, both offsets inclusive. `rows` of a range is lower than the
 number of its offsets where the log has gaps (transaction markers, compaction), and a partition
 without records has no range. `rows` of the commit counts the records in this table. The others are
 in its quarantine. `lost` has the planned offsets that the topic had removed before the batch read
-them, if the operator accepted the loss.
+them, if the operator accepted the loss. `accepted_changes` names the changes of a Delta table by
+other programs since the commit before, which the operator accepted in the same way.
 
-A rebuilt checkpoint begins with a commit of batch -1, without rows. `replaces` is the query id of
-the checkpoint before it.
+The commits of a table are numbered: batch N of a query has the number `first_number` + N. A rebuilt
+checkpoint is a new query. It begins with a commit of batch -1, without rows, whose number follows
+on the newest commit. `replaces` is the query id of the checkpoint before it.
 
 Format 1 ends with `planned`. The first versions did not write `planned` either.
 """
@@ -90,12 +92,19 @@ class BatchCommit:
     cluster_id: str | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     lost: tuple[PlannedRange, ...] = ()
+    accepted_changes: tuple[str, ...] = ()
+    first_number: int = 0
     replaces: str | None = None
 
     @property
     def rejected(self) -> int:
         """The number of records of the batch that are in the other table."""
         return sum(one.rows for one in self.ranges) - self.rows
+
+    @property
+    def number(self) -> int:
+        """The number of the commit in its table."""
+        return self.first_number + self.batch_id
 
     @property
     def is_rebuild(self) -> bool:
@@ -130,6 +139,8 @@ class BatchCommit:
             fields.get("cluster_id"),
             dict(fields.get("topic_ids", {})),
             _ranges(fields.get("lost", ())),
+            tuple(fields.get("accepted_changes", ())),
+            fields.get("first_number", 0),
             fields.get("replaces"),
         )
 

@@ -58,7 +58,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The newest spans of one kind. `count` also counts those that are no longer kept."""
+    """The newest spans of one kind. `count` also counts older spans, which are not kept."""
 
     count: int = 0
     newest: tuple[Span, ...] = ()
@@ -132,7 +132,9 @@ class LedgerState:
     """The state after a number of commits.
 
     `sources` has the newest identity of each topic. `newest` has the newest batch of each query,
-    and `query_id` is the query of the newest commit.
+    and `query_id` is the query of the newest commit. `first_number` is that query's.
+    `accepted_changes` has the newest `FINDINGS_MAX` changes by other programs that an operator
+    accepted.
     """
 
     partitions: Mapping[PartitionKey, PartitionState] = field(default_factory=dict)
@@ -141,6 +143,8 @@ class LedgerState:
     query_id: str | None = None
     commits: int = 0
     epoch: int = 0
+    first_number: int = 0
+    accepted_changes: tuple[str, ...] = ()
 
     def newest_batch(self, query_id: str) -> int | None:
         """Return the newest batch of a query, or None if the table has no commit of it."""
@@ -158,7 +162,8 @@ class LedgerState:
         """Return the state after one more commit."""
         sources = dict(self.sources)
         partitions = dict(self.partitions)
-        for topic in sorted({one.topic for one in (*commit.ranges, *(commit.planned or ()))}):
+        topics = {one.topic for one in commit.ranges} | {one.topic for one in commit.planned or ()}
+        for topic in sorted(topics):
             _identify(topic, commit, sources, partitions)
 
         def update(topic: str, partition: int, start: int) -> tuple[PartitionKey, PartitionState]:
@@ -184,6 +189,8 @@ class LedgerState:
             commit.query_id,
             self.commits + 1,
             max(self.epoch, commit.epoch or 0),
+            commit.first_number,
+            (*self.accepted_changes, *commit.accepted_changes)[-FINDINGS_MAX:],
         )
 
     def to_fields(self) -> dict[str, object]:
@@ -197,6 +204,8 @@ class LedgerState:
             "query_id": self.query_id,
             "commits": self.commits,
             "epoch": self.epoch,
+            "first_number": self.first_number,
+            "accepted_changes": list(self.accepted_changes),
         }
 
     @classmethod
@@ -221,6 +230,8 @@ class LedgerState:
             fields["query_id"],  # type: ignore[arg-type]
             fields["commits"],  # type: ignore[arg-type]
             fields["epoch"],  # type: ignore[arg-type]
+            fields["first_number"],  # type: ignore[arg-type]
+            tuple(fields["accepted_changes"]),  # type: ignore[arg-type]
         )
 
 

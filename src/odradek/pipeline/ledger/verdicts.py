@@ -21,7 +21,10 @@ from odradek.pipeline.ledger.state import LedgerState, PartitionKey, Source
 logger = logging.getLogger(__name__)
 
 CAUSE = "The checkpoint was restored from an older copy, or its offsets were removed."
-ADVICE = "Bring the newest copy of the checkpoint back, or ingest into another directory."
+ADVICE = (
+    "Bring the newest copy of the checkpoint back, or continue from the tables with"
+    " --rebuild-checkpoint."
+)
 OTHER_DIRECTORY = "Ingest it into another directory."
 
 

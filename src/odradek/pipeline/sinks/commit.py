@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -9,32 +10,51 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.ledger.commits import BatchCommit, ReadRange
+from odradek.pipeline.ledger.store import NOTHING, Tail
+
+Check = Callable[[], None]
+"""Raises PipelineError if this driver no longer owns the directory."""
 
 
 class Sink(Protocol):
-    """One table at one path. It takes each (query_id, batch_id) once."""
+    """One table at one path. `sinks.ledgered` decides which commits it takes."""
 
     def prepare(self, schema: StructType) -> None:
-        """Create the empty table if it does not exist."""
+        """Create the empty table if it does not exist.
+
+        Raises:
+            PipelineError: The table exists and has another schema.
+        """
 
     def exists(self) -> bool:
         """Return whether `prepare` was ever called on this path."""
 
-    def commit(self, rows: DataFrame, batch: BatchCommit) -> None:
-        """Append `rows` as `batch`, whole or not at all. Skip a batch that the table already has.
+    def take_over(self, epoch: int, check: Check) -> None:
+        """Remove the uncommitted batches of earlier owners, which can then no longer commit."""
+
+    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
+        """Append `rows` with their commit, whole or not at all.
 
         Raises:
-            PipelineError: The table has a batch of that number with other planned offsets.
+            PipelineError: Another driver owns the directory.
         """
 
-    def last_commit(self) -> BatchCommit | None:
-        """Return the newest commit, or None if the table does not exist or has none."""
+    def fence(self, query_id: str) -> None:
+        """Prevent all further commits of the query."""
 
-    def commits(self) -> list[BatchCommit]:
-        """Return all commits, oldest first, as far as the table's history goes back."""
+    def begin(self, commit: BatchCommit, check: Check) -> None:
+        """Append the commit of a rebuilt checkpoint, which has no rows."""
+
+    def tail(self, position: int) -> Tail:
+        """Return the commits after a position, oldest first."""
 
     def read(self) -> DataFrame:
         """Return the committed rows. Raise AnalysisException if the table does not exist."""
+
+
+def commits_of(sink: Sink) -> list[BatchCommit]:
+    """Return all commits, oldest first, as far as the table's own history goes back."""
+    return list(sink.tail(NOTHING).commits) if sink.exists() else []
 
 
 def read_ranges(parsed: DataFrame) -> tuple[tuple[ReadRange, ...], int]:

@@ -1,10 +1,13 @@
 """Delta Lake tables, which take each batch once.
 
 A commit names its application and version (txnAppId, txnVersion). Delta skips a commit of a version
-that the application has already reached. It skips without an error, so the sink first compares the
-batch with the commit in the table. The table and the quarantine are committed one after the other,
-so each has its own application id. Both ids contain the streaming query's id, which is stored in
-the checkpoint.
+that the application has already reached. It skips without an error, so `sinks.ledgered` first
+compares the batch with the table's ledger, and reads the table's log after each commit. The table
+and the quarantine are committed one after the other, so each has its own application id. Both ids
+contain the streaming query's id, which is stored in the checkpoint.
+
+Of two drivers that commit a batch of one query at the same time, one succeeds. The other one fails,
+because Delta compares the application ids of concurrent commits.
 
 A crash before a commit leaves data files that no commit names. Readers do not see them, and VACUUM
 removes them. A crash between the two commits leaves a batch in the table alone. The restarted query
@@ -17,12 +20,29 @@ import json
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
+from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit
-from odradek.pipeline.ledger.verdicts import check_repeated
+from odradek.pipeline.ledger.store import TableChange, Tail
+from odradek.pipeline.sinks.commit import Check
+from odradek.pipeline.sinks.files import HadoopFiles
+
+FENCE_VERSION = 2**62
+"""Version of a transaction that is higher than each batch number."""
+COMMIT_START = '{"query_id":'
+CHANGES = (
+    "DELETE",
+    "UPDATE",
+    "MERGE",
+    "TRUNCATE",
+    "RESTORE",
+    "REPLACE TABLE",
+    "CREATE OR REPLACE TABLE",
+)
+"""Beginnings of Delta's names of operations that change or remove rows. OPTIMIZE and VACUUM do not.
+"""
 
 
 class DeltaSink:
@@ -30,8 +50,9 @@ class DeltaSink:
 
     def __init__(self, spark: SparkSession, path: str, role: str) -> None:
         self._spark = spark
-        self._path = path
+        self._path = path.rstrip("/")
         self._role = role
+        self._files = HadoopFiles(spark)
 
     def prepare(self, schema: StructType) -> None:
         empty = empty_frame(self._spark, schema)
@@ -42,61 +63,101 @@ class DeltaSink:
 
         return bool(DeltaTable.isDeltaTable(self._spark, self._path))
 
-    def commit(self, rows: DataFrame, batch: BatchCommit) -> None:
-        if batch.batch_id <= self._newest_batch_id(batch.query_id):
-            check_repeated(self._path, self._find_commit(batch), batch)
-            return
-        writer = rows.write.format("delta").mode("append")
-        for name, value in self.transaction_options(batch).items():
-            writer = writer.option(name, value)
-        writer.option("userMetadata", batch.to_json()).save(self._path)
+    def take_over(self, epoch: int, check: Check) -> None:
+        """Do nothing: Delta's conflict check refuses the batches of an earlier owner."""
 
-    def transaction_options(self, batch: BatchCommit) -> dict[str, str]:
-        return {
-            "txnAppId": self._application_id(batch.query_id),
-            "txnVersion": str(batch.batch_id),
-        }
+    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
+        writer = rows.write.format("delta").mode("append")
+        for name, value in self.transaction_options(commit).items():
+            writer = writer.option(name, value)
+        writer.option("userMetadata", commit.to_json()).save(self._path)
+
+    def fence(self, query_id: str) -> None:
+        """Use up all batch numbers of the query.
+
+        A driver that is committing a batch of the query fails, because the application id is the
+        same. Delta skips later batches.
+        """
+        writer = self._nothing().write.format("delta").mode("append")
+        options = {"txnAppId": self._application_id(query_id), "txnVersion": str(FENCE_VERSION)}
+        writer.options(**options).save(self._path)
+
+    def begin(self, commit: BatchCommit, check: Check) -> None:
+        writer = self._nothing().write.format("delta").mode("append")
+        writer.option("userMetadata", commit.to_json()).save(self._path)
+
+    def _nothing(self) -> DataFrame:
+        return empty_frame(self._spark, self.read().schema)
 
     def _application_id(self, query_id: str) -> str:
         return f"odradek/{self._role}/{query_id}"
 
-    def _newest_batch_id(self, query_id: str) -> int:
-        """Return the newest batch of the query, or -1: Delta skips batches up to this one.
+    def transaction_options(self, commit: BatchCommit) -> dict[str, str]:
+        return {
+            "txnAppId": self._application_id(commit.query_id),
+            "txnVersion": str(commit.batch_id),
+        }
 
-        Delta keeps the number in the table's state. The history is not sufficient, because Delta
-        removes its entries after 30 days.
-        """
+    def tail(self, position: int) -> Tail:
+        snapshot = self._snapshot()
+        newest, table_id = int(snapshot.version()), str(snapshot.metadata().id())
+        if newest <= position:
+            return Tail(newest, table_id=table_id)
+        commits: list[BatchCommit] = []
+        changes: list[TableChange] = []
+        for version in range(self._first_version(position + 1), newest + 1):
+            info = self._commit_info(version)
+            text = info.get("userMetadata") or ""
+            if text.startswith(COMMIT_START):
+                commits.append(self._parse(text, version))
+                changes = []
+            elif changes_rows(info):
+                changes.append(TableChange(version, info["operation"]))
+        return Tail(newest, tuple(commits), tuple(changes), table_id)
+
+    def _parse(self, text: str, version: int) -> BatchCommit:
+        try:
+            return BatchCommit.from_json(text)
+        except (ValueError, KeyError, TypeError) as error:
+            raise PipelineError(
+                f"Version {version} of {self._path} has a commit that this version of Odradek"
+                f" cannot read: {error}. Use the version that wrote it."
+            ) from error
+
+    def _snapshot(self) -> Any:
         context: Any = self._spark.sparkContext
         delta_log = context._jvm.org.apache.spark.sql.delta.DeltaLog
         none = context._jvm.scala.Option.empty()
-        state = delta_log.forTable(self._spark._jsparkSession, self._path).update(False, none, none)
-        version = state.transactions().get(self._application_id(query_id))
-        return int(version.get()) if version.isDefined() else -1
+        return delta_log.forTable(self._spark._jsparkSession, self._path).update(False, none, none)
 
-    def last_commit(self) -> BatchCommit | None:
-        if not self.exists():
-            return None
-        newest = self._commit_history().orderBy(F.col("version").desc()).take(1)
-        return BatchCommit.from_json(newest[0]["userMetadata"]) if newest else None
+    def _first_version(self, version: int) -> int:
+        """Return `version`, or the first later version if Delta has removed it from its log."""
+        if self._files.exists(self._log_file(version)):
+            return version
+        names = self._files.list_names(f"{self._path}/_delta_log")
+        numbers = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        kept = [int(one) for one in numbers if one.isdigit() and int(one) > version]
+        return min(kept, default=version)
 
-    def commits(self) -> list[BatchCommit]:
-        if not self.exists():
-            return []
-        rows = self._commit_history().orderBy("version").collect()
-        return [BatchCommit.from_json(row["userMetadata"]) for row in rows]
+    def _commit_info(self, version: int) -> dict[str, Any]:
+        """Return the description of a version. It is empty if the version has none."""
+        for line in self._files.read_text(self._log_file(version)).splitlines():
+            if line.startswith('{"commitInfo":'):
+                info = json.loads(line)["commitInfo"]
+                assert isinstance(info, dict)
+                return info
+        return {}
 
-    def _find_commit(self, batch: BatchCommit) -> BatchCommit | None:
-        """Return the commit of the batch's number, or None if the history does not have it."""
-        head = f'{{"query_id":{json.dumps(batch.query_id)},"batch_id":{batch.batch_id},'
-        found = self._commit_history().where(F.col("userMetadata").startswith(head)).take(1)
-        return BatchCommit.from_json(found[0]["userMetadata"]) if found else None
-
-    def _commit_history(self) -> DataFrame:
-        """Return the rows of the history that this sink wrote (OPTIMIZE also writes rows)."""
-        from delta.tables import DeltaTable
-
-        history = DeltaTable.forPath(self._spark, self._path).history()
-        return history.where(F.col("userMetadata").startswith('{"query_id":'))
+    def _log_file(self, version: int) -> str:
+        return f"{self._path}/_delta_log/{version:020}.json"
 
     def read(self) -> DataFrame:
         return self._spark.read.format("delta").load(self._path)
+
+
+def changes_rows(info: dict[str, Any]) -> bool:
+    """Return whether a version of another program changed or removed rows."""
+    operation = str(info.get("operation", ""))
+    if operation == "WRITE":
+        return bool(info.get("operationParameters", {}).get("mode") == "Overwrite")
+    return operation.startswith(CHANGES)

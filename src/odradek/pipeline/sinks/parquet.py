@@ -1,17 +1,13 @@
-"""Parquet tables with a directory for each batch, which a repeated batch overwrites.
+"""Parquet tables with a directory for each batch (`sinks.batch_directories` has the files).
 
-    table/
-      batch_id=0/part-*.parquet     a batch's rows; moved here from _staging by one rename
-      batch_id=1/...
-      _commits/0.json               the batch's commit (ledger.commits); written after the rename
-      _staging/batch_id=2/...       an unfinished batch, which no reader reads
+    table/_schemas/0.json    the schema of the table
 
-A batch is committed when its commit file exists, and `read` reads only committed batches. A crash
-before the rename leaves files in _staging, which the next run of the batch overwrites. A crash
-between the rename and the commit file leaves a complete directory without a commit. The next run of
-the batch replaces that directory. A committed batch is never changed, so its rows never move for a
-reader. On a local file system and on HDFS a rename is atomic, so a reader that globs batch_id=*
-also sees only complete batches. On an object store a rename is not atomic: use `read`.
+`read` reads only committed batches. On a local file system and on HDFS a rename is atomic, so a
+reader that globs batch_id=* sees only complete batches, and at times a batch without its commit.
+On an object store a rename is not atomic: use `read`.
+
+The commit of a batch has the number `first_number + batch_id`. The first number is 0 until a
+checkpoint was rebuilt.
 """
 
 from __future__ import annotations
@@ -22,76 +18,102 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
+from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit
-from odradek.pipeline.ledger.verdicts import check_repeated
+from odradek.pipeline.ledger.store import NOTHING, Tail
+from odradek.pipeline.sinks.batch_directories import BatchDirectories
+from odradek.pipeline.sinks.commit import Check
 from odradek.pipeline.sinks.files import HadoopFiles
 
 
 class ParquetSink:
-    """The Parquet table at `path`. One query writes it: its batch ids are the directories."""
+    """The Parquet table at `path`. One driver at a time writes it, the owner of the directory."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self._path = path.rstrip("/")
         self._files = HadoopFiles(spark)
+        self._directories = BatchDirectories(self._files, self._path)
+        self._epoch: int | None = None
+        self._own: list[BatchCommit] = []
         self._newest: int | None = None
 
     def prepare(self, schema: StructType) -> None:
-        if not self.exists():
-            self._files.write_text(self._schema_file(), schema.json())
+        stored = self._schema()
+        if stored is None:
+            self._files.make_directory(f"{self._path}/_schemas")
+            self._files.create_text(self._schema_file(), schema.json())
+        elif stored != schema:
+            raise PipelineError(
+                f"{self._path} has the schema {stored.simpleString()}, and the rows of this job"
+                f" have {schema.simpleString()}. Use the parser and the schema of the table, or"
+                " ingest into another directory."
+            )
 
     def exists(self) -> bool:
-        return self._files.exists(self._schema_file())
+        return self._schema() is not None
 
-    def commit(self, rows: DataFrame, batch: BatchCommit) -> None:
-        stored = self._find_commit(batch.batch_id)
-        if stored is not None or batch.batch_id < self._newest_batch_id():
-            check_repeated(self._path, stored, batch)
-            return
-        staging = f"{self._path}/_staging/batch_id={batch.batch_id}"
-        target = self._batch_dir(batch.batch_id)
-        rows.write.mode("overwrite").parquet(staging)
-        self._files.delete(target)
-        self._files.rename(staging, target)
-        self._files.write_text(self._commit_file(batch.batch_id), batch.to_json())
-        self._newest = batch.batch_id
+    def take_over(self, epoch: int, check: Check) -> None:
+        self._directories.take_over(epoch, check)
+        self._epoch = epoch
+        self._newest = None
 
-    def _newest_batch_id(self) -> int:
-        """Return the newest batch in the table, or -1. Only the first call lists the directory."""
-        if self._newest is None:
-            self._newest = max(self._committed_ids(), default=-1)
-        return self._newest
+    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
+        assert self._epoch is not None, "take_over comes before append"
+        number = commit.number
+        rows.write.mode("overwrite").parquet(self._directories.staging(self._epoch, number))
+        self._directories.publish(self._epoch, number, commit.to_json(), check)
+        self._own.append(commit)
 
-    def last_commit(self) -> BatchCommit | None:
-        ids = self._committed_ids()
-        return self._find_commit(ids[-1]) if ids else None
+    def fence(self, query_id: str) -> None:
+        """Do nothing: earlier owners are fenced since `take_over`."""
 
-    def commits(self) -> list[BatchCommit]:
-        found = (self._find_commit(batch_id) for batch_id in self._committed_ids())
-        return [commit for commit in found if commit is not None]
+    def begin(self, commit: BatchCommit, check: Check) -> None:
+        """Commit an empty directory."""
+        assert self._epoch is not None, "take_over comes before begin"
+        self._files.make_directory(self._directories.staging(self._epoch, commit.number))
+        self._directories.publish(self._epoch, commit.number, commit.to_json(), check)
+        self._own.append(commit)
+
+    def tail(self, position: int) -> Tail:
+        """Return the commits after a position.
+
+        The owner lists the directory once. After that no other driver can commit.
+        """
+        if self._epoch is None or self._newest is None:
+            numbers = self._directories.committed()
+            commits = [self._read_commit(one) for one in numbers if one > position]
+            self._newest = max(numbers, default=NOTHING)
+            self._own = []
+        else:
+            commits, self._own = self._own, []
+            self._newest = max([self._newest, *(one.number for one in commits)])
+        return Tail(self._newest, tuple(commits))
+
+    def _read_commit(self, number: int) -> BatchCommit:
+        path = self._directories.commit_file(number)
+        try:
+            return BatchCommit.from_json(self._files.read_text(path))
+        except (ValueError, KeyError, TypeError) as error:
+            raise PipelineError(
+                f"The commit {path} cannot be read: {error}. Use the version that wrote it, or"
+                " bring a copy of the file back."
+            ) from error
 
     def read(self) -> DataFrame:
-        schema = StructType.fromJson(json.loads(self._files.read_text(self._schema_file())))
-        paths = [self._batch_dir(batch_id) for batch_id in self._committed_ids()]
+        schema = self._schema()
+        assert schema is not None, f"{self._path} is not a table"
+        paths = [self._directories.directory(one) for one in self._directories.committed()]
         if not paths:
             return empty_frame(self._spark, schema)
         return self._spark.read.schema(schema).parquet(*paths)
 
-    def _committed_ids(self) -> list[int]:
-        names = self._files.list_names(f"{self._path}/_commits")
-        return sorted(int(name[:-5]) for name in names if name.endswith(".json"))
-
-    def _find_commit(self, batch_id: int) -> BatchCommit | None:
-        path = self._commit_file(batch_id)
-        if not self._files.exists(path):
-            return None
-        return BatchCommit.from_json(self._files.read_text(path))
-
-    def _batch_dir(self, batch_id: int) -> str:
-        return f"{self._path}/batch_id={batch_id}"
-
-    def _commit_file(self, batch_id: int) -> str:
-        return f"{self._path}/_commits/{batch_id}.json"
+    def _schema(self) -> StructType | None:
+        """Return the schema of the table, also where an older version wrote it."""
+        for path in (self._schema_file(), f"{self._path}/_schema.json"):
+            if self._files.exists(path):
+                return StructType.fromJson(json.loads(self._files.read_text(path)))
+        return None
 
     def _schema_file(self) -> str:
-        return f"{self._path}/_schema.json"
+        return f"{self._path}/_schemas/0.json"

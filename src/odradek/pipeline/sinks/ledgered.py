@@ -1,0 +1,129 @@
+"""A table with its ledger: each batch is committed once, or skipped, or stops the job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.ledger.commits import BatchCommit
+from odradek.pipeline.ledger.store import SEGMENT_COMMITS, LedgerStore
+from odradek.pipeline.ledger.verdicts import check_continues, check_repeated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from odradek.pipeline.sinks.commit import Check, Sink
+
+
+class LedgeredTable:
+    """The table or the quarantine of an ingest.
+
+    Args:
+        sink: The table.
+        store: The table's ledger. Call `load` before the first commit.
+        path: The path of the table, for messages.
+        check: Raises PipelineError if this driver no longer owns the directory.
+        has_every_batch: Whether each batch has a commit. The quarantine has only some.
+        accept_changes: Whether to continue after another program changed the table.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        store: LedgerStore,
+        path: str,
+        check: Check,
+        *,
+        has_every_batch: bool,
+        accept_changes: bool = False,
+    ) -> None:
+        self._sink = sink
+        self._store = store
+        self._path = path
+        self._check = check
+        self._has_every_batch = has_every_batch
+        self._accept_changes = accept_changes
+
+    @property
+    def store(self) -> LedgerStore:
+        return self._store
+
+    def exists(self) -> bool:
+        return self._sink.exists()
+
+    def prepare(self, schema: StructType) -> None:
+        """Create the empty table if it does not exist."""
+        self._sink.prepare(schema)
+
+    def has_rows(self) -> bool:
+        """Return whether the table has rows, also if no history has their commits."""
+        return self._sink.exists() and not self._sink.read().isEmpty()
+
+    def open(self, epoch: int) -> None:
+        """Fence earlier owners, load the ledger, and save the commits since its newest segment.
+
+        Raises:
+            PipelineError: The ledger does not fit the table, or another program changed the table.
+        """
+        self._sink.take_over(epoch, self._check)
+        self._store.load()
+        self._check_changes()
+        self._store.save()
+
+    def _check_changes(self) -> None:
+        if self._store.changes and not self._accept_changes:
+            found = ", ".join(one.text() for one in self._store.changes)
+            raise PipelineError(
+                f"Another program changed {self._path} since the last batch: {found}. Rows that the"
+                " ledger has may be missing or altered. Restore the version before it, or continue"
+                " with the table as it is with --accept-loss."
+            )
+
+    def fence(self, query_id: str) -> None:
+        """Prevent all further commits of the query, and refresh the ledger."""
+        self._check()
+        self._sink.fence(query_id)
+        self._store.refresh()
+
+    def begin(self, commit: BatchCommit) -> None:
+        """Append the commit of a rebuilt checkpoint."""
+        self._sink.begin(commit, self._check)
+        self._store.refresh()
+        self._store.save()
+
+    def commit(self, rows: DataFrame, batch: BatchCommit) -> bool:
+        """Append `rows` as `batch`, whole or not at all.
+
+        Returns:
+            Whether the rows were written. Otherwise the table has the batch already.
+
+        Raises:
+            PipelineError: The table has the batch with other planned offsets, the batch does not
+                continue the ledger, or another driver owns the directory.
+        """
+        self._store.refresh()
+        self._check_changes()
+        state = self._store.state
+        newest = state.newest_batch(batch.query_id)
+        if newest is not None and batch.batch_id <= newest:
+            stored = self._store.find(batch.query_id, batch.batch_id)
+            check_repeated(self._path, stored, batch)
+            return False
+        if self._has_every_batch:
+            check_continues(self._path, state, batch)
+        if self._store.changes:
+            accepted = tuple(one.text() for one in self._store.changes)
+            batch = replace(batch, accepted_changes=accepted)
+        batch = replace(batch, first_number=state.first_number)
+        self._check()
+        self._sink.append(rows, batch, self._check)
+        self._store.refresh()
+        if self._store.state.newest_batch(batch.query_id) != batch.batch_id:
+            raise PipelineError(
+                f"Batch {batch.batch_id} is not in {self._path} after its commit. Another program"
+                " changed the table. Run one ingest for each directory, and start this one again."
+            )
+        self._store.save(at_least=SEGMENT_COMMITS)
+        return True

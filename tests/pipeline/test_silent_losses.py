@@ -1,0 +1,122 @@
+"""Ingests that lost or doubled rows without an error before the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs.ingest import IngestJob
+from odradek.pipeline.tables import TableDir, TableFormat
+from odradek.testing import Broker
+from tests.pipeline import ledger
+from tests.pipeline.jobs.test_ingest import check, options_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MakeTableDir = Callable[[TableFormat], TableDir]
+FORMATS = list(TableFormat)
+
+
+def refused(spark: SparkSession, options: object, match: str) -> None:
+    """Assert that the job stops with one line, in `run` and again at the next start."""
+    for _ in range(2):
+        with pytest.raises(PipelineError, match=match) as stopped:
+            IngestJob(spark, options).run()  # type: ignore[arg-type]
+        assert "\n" not in str(stopped.value)
+
+
+def test_parquet_directory_refuses_another_schema(
+    spark: SparkSession, bootstrap_servers: str, topic: str, table_dir: MakeTableDir
+) -> None:
+    """New fields were written and never read."""
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.PARQUET))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(10), 1)
+    IngestJob(spark, options).run()
+    ledger.produce(bootstrap_servers, topic, range(10, 20), 1)
+    refused(spark, replace(options, schema=f"{ledger.SCHEMA}, more STRING"), "has the schema")
+    IngestJob(spark, options).run()
+    assert check(spark, options) == 20
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_second_driver_on_a_directory_is_refused_until_the_first_one_ends(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    table_format: TableFormat,
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(table_format))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(10), 1)
+    first = IngestJob(spark, options)
+    query = first.start()
+    try:
+        query.awaitTermination(ledger.REQUEST_TIMEOUT_S)
+        refused(spark, options, "belongs to process .* which is running")
+    finally:
+        query.stop()
+        first.close()
+    ledger.produce(bootstrap_servers, topic, range(10, 20), 1)
+    IngestJob(spark, options).run()
+    assert check(spark, options) == 20
+
+
+def delete_topic(bootstrap_servers: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+    admin.delete_topics([topic])[topic].result(ledger.REQUEST_TIMEOUT_S)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("produced", [30, 5], ids=["past the old end", "shorter than before"])
+def test_topic_that_was_deleted_and_created_again_is_refused(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    table_format: TableFormat,
+    produced: int,
+) -> None:
+    """The job continued at the old offset of the new topic."""
+    options = options_for(bootstrap_servers, topic, table_dir(table_format))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(10), 1)
+    IngestJob(spark, options).run()
+    delete_topic(bootstrap_servers, topic)
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(100, 100 + produced), 1)
+    refused(spark, options, f"Topic '{topic}' was deleted and created again")
+    assert options.tables.table(spark).read().count() == 8  # 0 and 7 are in the quarantine
+
+
+@pytest.fixture
+def other_cluster() -> Iterator[str]:
+    with Broker() as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_topic_of_the_same_name_in_another_cluster_is_refused(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    other_cluster: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    table_format: TableFormat,
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(table_format))
+    for address, records in ((bootstrap_servers, range(10)), (other_cluster, range(30))):
+        ledger.create_topic(address, topic, 1)
+        ledger.produce(address, topic, records, 1)
+    IngestJob(spark, options).run()
+    refused(spark, replace(options, bootstrap_servers=other_cluster), "is in cluster")
+    ledger.produce(bootstrap_servers, topic, range(10, 20), 1)
+    IngestJob(spark, options).run()
+    assert check(spark, options) == 20
