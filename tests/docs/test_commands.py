@@ -18,6 +18,7 @@ def test_every_option_of_the_command_is_in_its_section(name: str) -> None:
     section = PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
     parameters = dict(commands())[name].params
     assert parameters
-    for option in (each for one in parameters for each in one.opts if each.startswith("-")):
+    shown = [one for one in parameters if not getattr(one, "hidden", False)]
+    for option in (each for one in shown for each in one.opts if each.startswith("-")):
         if option != "--help":
             assert f"`{option}" in section, option

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from odradek.cli.output import CommandError
-from odradek.cli.pipeline import need_spark
+from odradek.cli.spark import need_spark
 from tests.pipeline import ledger
 
 COMMAND = [sys.executable, "-m", "odradek", "pipeline"]

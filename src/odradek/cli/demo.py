@@ -9,7 +9,7 @@ import typer
 
 from odradek.cli.client import admin_client, readable_servers, reason
 from odradek.cli.output import CommandError
-from odradek.cli.pipeline import need_spark
+from odradek.cli.spark import need_spark
 
 if TYPE_CHECKING:
     from odradek.demo.run import DemoOptions

@@ -20,6 +20,7 @@ from odradek.cli.client import (
 )
 from odradek.cli.output import CommandError, parse_assignments, print_rows
 from odradek.cli.pipeline_ledger import ledger
+from odradek.cli.spark import need_spark
 
 if TYPE_CHECKING:
     from odradek.pipeline.jobs.options import IngestOptions
@@ -190,18 +191,6 @@ def sql(
         raise CommandError(str(error)) from None
     except AnalysisException as error:
         raise CommandError(_first_line(error)) from None
-
-
-def need_spark(*more: str) -> None:
-    """Raise CommandError if PySpark, Delta or one of the packages `more` is not installed."""
-    from importlib.util import find_spec
-
-    missing = [name for name in ("pyspark", "delta", *more) if find_spec(name) is None]
-    if missing:
-        is_or_are = "is" if len(missing) == 1 else "are"
-        raise CommandError(
-            f"{', '.join(missing)} {is_or_are} missing: pip install 'odradek[spark]'."
-        )
 
 
 def _check(options: IngestOptions) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from odradek.cli.client import JsonOutput
 from odradek.cli.output import CommandError, parse_assignments, print_json, print_rows
+from odradek.cli.spark import need_spark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,8 +40,6 @@ def ledger(
     removed before they were loaded, and topics that were created again or belong to another
     cluster. The exit code is 1 if there is any of them.
     """
-    from odradek.cli.pipeline import need_spark
-
     need_spark()
     from odradek.pipeline.errors import PipelineError
     from odradek.pipeline.session import SHORT_LIFE, SessionOptions, open_session

@@ -83,7 +83,16 @@ class DeltaSink:
         writer.options(**options).save(self._path)
 
     def begin(self, commit: BatchCommit, check: Check) -> None:
+        """Append the commit of a rebuilt checkpoint.
+
+        Delta writes no version for an append without rows, unless it names a transaction.
+        """
         writer = self._nothing().write.format("delta").mode("append")
+        options = {
+            "txnAppId": f"{self._application_id(commit.query_id)}/begin",
+            "txnVersion": "0",
+        }
+        writer = writer.options(**options)
         writer.option("userMetadata", commit.to_json()).save(self._path)
 
     def _nothing(self) -> DataFrame:

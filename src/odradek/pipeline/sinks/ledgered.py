@@ -91,6 +91,11 @@ class LedgeredTable:
         """Append the commit of a rebuilt checkpoint."""
         self._sink.begin(commit, self._check)
         self._store.refresh()
+        if self._store.state.query_id != commit.query_id:
+            raise PipelineError(
+                f"The commit of the rebuilt checkpoint is not in {self._path}. Another program"
+                " changed the table. Run the command again."
+            )
         self._store.save()
 
     def commit(self, rows: DataFrame, batch: BatchCommit) -> bool:
