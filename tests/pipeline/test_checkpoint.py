@@ -84,10 +84,37 @@ def test_missing_plan_is_an_error_that_names_the_file(missing: str, batch_id: in
         checkpoint_with(texts).planned_ranges(batch_id)
 
 
-@pytest.mark.parametrize("text", ["", "v2\n{}\n{}", "v1\n{}", "v1\n{}\n{}\n{}"])
+@pytest.mark.parametrize("text", ["v2\n{}\n{}", "v1\n{}\n{}\n{}"])
 def test_plan_in_another_format_is_an_error(text: str) -> None:
     with pytest.raises(PipelineError, match="format"):
         checkpoint_with({**BATCHES, "offsets/1": text}).planned_ranges(1)
+
+
+TORN = {
+    "metadata": ["", '{"id"', "{}"],
+    "sources/0/0": ["", "\0v1", '\0v1\n{"t": {"0"'],
+    "offsets/2": ["", "\0\0\0\0", "v1\n{}", 'v1\n{}\n{"t": {"0": 9'],
+    "commits/1": ["", "v1", "v1\n{"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in TORN.items() for text in texts]
+)
+def test_torn_file_is_an_error_that_names_it_and_the_way_to_continue(name: str, text: str) -> None:
+    """Spark does not sync its files, so a power failure leaves empty and shortened ones."""
+    checkpoint_with(BATCHES).check_newest_files()
+    torn = checkpoint_with({**BATCHES, name: text})
+    with pytest.raises(PipelineError, match=f"{PATH}/{name} is torn.*--rebuild-chec") as refused:
+        if name == "metadata":
+            torn.query_id()
+        else:
+            torn.check_newest_files()
+    assert "\n" not in str(refused.value)
+
+
+def test_checkpoint_without_a_batch_has_no_torn_file() -> None:
+    checkpoint_with({"metadata": BATCHES["metadata"]}).check_newest_files()
 
 
 def test_batch_is_unfinished_between_its_plan_and_its_commit() -> None:

@@ -9,20 +9,23 @@
 Batch N starts at the end offsets of batch N-1. A partition without an end offset in batch N-1 is
 new and starts at offset 0: Spark reads it from its earliest offset and reports data loss when that
 is not 0. Spark keeps the newest 100 batches and writes each file under a temporary name first, so a
-file is whole or missing.
+killed process leaves a file whole or missing. Spark does not sync local files, so after a power
+failure a file may be empty.
 """
 
 from __future__ import annotations
 
 import json
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import PlannedRange
+from odradek.pipeline.ledger.verdicts import ADVICE
 from odradek.pipeline.progress import Offsets
 
 FORMAT_VERSION = "v1"
 INITIAL_OFFSETS = "sources/0/0"
+METADATA = "metadata"
 
 
 class Plan(NamedTuple):
@@ -53,10 +56,14 @@ class Checkpoint:
         self._path = path
 
     def exists(self) -> bool:
-        return self._files.exists(f"{self._path}/metadata")
+        return self._files.exists(f"{self._path}/{METADATA}")
 
     def query_id(self) -> str:
-        query_id = json.loads(self._files.read_text(f"{self._path}/metadata"))["id"]
+        """Return the id of the query. Raise PipelineError if the file is torn."""
+        try:
+            query_id = json.loads(self._files.read_text(f"{self._path}/{METADATA}"))["id"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._torn(METADATA) from error
         assert isinstance(query_id, str)
         return query_id
 
@@ -78,9 +85,20 @@ class Checkpoint:
         if finished > self._newest_batch("offsets"):
             raise PipelineError(
                 f"The checkpoint {self._path} has finished batch {finished}, and the file"
-                f" offsets/{finished} with its offsets is missing. Bring the newest copy of the"
-                " checkpoint back, or ingest into another directory."
+                f" offsets/{finished} with its offsets is missing. {ADVICE}"
             )
+
+    def check_newest_files(self) -> None:
+        """Raise PipelineError if a file is torn that Spark reads first.
+
+        Spark would stop with an error that does not say how to continue.
+        """
+        planned, finished = self._newest_batch("offsets"), self._newest_batch("commits")
+        if planned >= 0:
+            self._read_offsets(INITIAL_OFFSETS, line=1)
+            self._read_offsets(f"offsets/{planned}", line=2)
+        if finished >= 0:
+            self._read_json(f"commits/{finished}", line=1)
 
     def planned_ranges(self, batch_id: int) -> tuple[PlannedRange, ...]:
         """Return the ranges of `plan`."""
@@ -101,6 +119,15 @@ class Checkpoint:
             start = self._read_offsets(f"offsets/{batch_id - 1}", line=2)
         return Plan(ranges_between(start, end), goes_back(start, end))
 
+    def finished_offsets(self) -> Offsets:
+        """Return the end offsets of the newest finished batch. Empty without one."""
+        finished = self.newest_finished()
+        return self._read_offsets(f"offsets/{finished}", line=2) if finished >= 0 else {}
+
+    def newest_finished(self) -> int:
+        """Return the newest finished batch, or -1."""
+        return self._newest_batch("commits")
+
     def _newest_batch(self, name: str) -> int:
         names = self._files.list_names(f"{self._path}/{name}")
         return max((int(one) for one in names if one.isdigit()), default=-1)
@@ -110,16 +137,33 @@ class Checkpoint:
         if not self._files.exists(path):
             raise PipelineError(
                 f"The checkpoint file {path} is missing, so the offsets of the batch are unknown."
-                " Bring the newest copy of the checkpoint back, or ingest into another directory."
+                f" {ADVICE}"
             )
+        offsets: Offsets = self._read_json(name, line)
+        return offsets
+
+    def _read_json(self, name: str, line: int) -> Any:
+        """Return the JSON in the last line of a file, which has the number `line`."""
+        path = f"{self._path}/{name}"
         lines = self._files.read_text(path).removeprefix("\0").splitlines()
-        if len(lines) != line + 1 or lines[0] != FORMAT_VERSION:
+        is_other_version = bool(lines) and lines[0] != FORMAT_VERSION
+        if (is_other_version and lines[0].startswith("v")) or len(lines) > line + 1:
             raise PipelineError(
                 f"The checkpoint file {path} has a format that this version does not know."
-                " Use the version of Spark that wrote it, or ingest into another directory."
+                " Use the version of Spark that wrote it, or continue from the tables with"
+                " --rebuild-checkpoint."
             )
-        offsets: Offsets = json.loads(lines[line])
-        return offsets
+        if is_other_version or len(lines) < line + 1:
+            raise self._torn(name)
+        try:
+            return json.loads(lines[line])
+        except ValueError as error:
+            raise self._torn(name) from error
+
+    def _torn(self, name: str) -> PipelineError:
+        return PipelineError(
+            f"The checkpoint file {self._path}/{name} is torn, as after a power failure. {ADVICE}"
+        )
 
 
 def ranges_between(start: Offsets, end: Offsets) -> tuple[PlannedRange, ...]:

@@ -120,6 +120,16 @@ def test_batch_is_committed_with_the_rows_of_its_owner(tmp_path: Path) -> None:
     assert list((tmp_path / "_staging" / "1").iterdir()) == []
 
 
+def test_commit_whose_rows_were_removed_stops_the_next_owner(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.write_batch(lake.claim(), 0)
+    lake.write_batch(lake.claim(), 1)
+    shutil.rmtree(tmp_path / "batch_id=0")
+    with pytest.raises(PipelineError, match=r"batch_id=0 is missing, and .* has its commit"):
+        lake.write_batch(lake.claim(), 2)
+    assert (tmp_path / "batch_id=1").exists()
+
+
 class Crash(Exception):
     """The end of a driver at a point of the test."""
 

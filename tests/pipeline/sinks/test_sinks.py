@@ -111,6 +111,22 @@ def test_parquet_batch_without_its_commit_file_is_not_read_and_is_replaced(
     assert sorted(row.n for row in every_file.collect()) == in_table(sink)
 
 
+def test_parquet_commit_file_that_was_removed_stops_the_job_and_keeps_the_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The rows of that batch would be removed, because they have no commit."""
+    path = tmp_path / "lake" / "table"
+    for epoch in (1, 2, 3):
+        table = open_table(spark, tmp_path, TableFormat.PARQUET, epoch)
+        if epoch < 3:
+            table.commit(numbers(spark, 3 * epoch - 3, 3), commit_of(epoch - 1))
+    (path / "_commits" / "0.json").unlink()
+    with pytest.raises(PipelineError, match=r"has 1 commits, and its ledger .* has 2") as refused:
+        open_table(spark, tmp_path, TableFormat.PARQUET, epoch=4)
+    assert "\n" not in str(refused.value)
+    assert (path / "batch_id=0").exists()
+
+
 def test_parquet_batch_half_staged_by_an_older_version_is_not_read_and_is_removed(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -47,8 +47,11 @@ def test_batch_that_does_not_continue_the_ledger_is_refused(
     sink = TableInMemory()
     table = open_table(sink, FilesInMemory())
     table.commit(ROWS, commit(0, 0, 10))
-    with pytest.raises(PipelineError, match=match):
+    with pytest.raises(PipelineError, match=match) as refused:
         table.commit(ROWS, commit(1, start, end))
+    is_gap = start > 10
+    assert ("The table is an older copy" in str(refused.value)) == is_gap
+    assert ("The checkpoint was restored" in str(refused.value)) != is_gap
     assert len(sink.rows) == 1
 
 

@@ -162,6 +162,66 @@ def test_rebuild_that_crashed_at_any_file_is_repeated(tmp_path: Path) -> None:
     assert changes == 7
 
 
+class CrashingTable(TableInMemory):
+    """A table that stops before or after the n-th change of the rebuild."""
+
+    def __init__(self, table: TableInMemory, left: list[int]) -> None:
+        super().__init__()
+        self.__dict__.update(table.__dict__)
+        self._left = left
+
+    def _count(self) -> None:
+        self._left[0] -= 1
+        if self._left[0] < 0:
+            raise Crash
+
+    def append(self, rows: Any, commit: BatchCommit, check: Any) -> None:
+        self._count()
+        super().append(rows, commit, check)
+        self._count()
+
+    def fence(self, query_id: str) -> None:
+        self._count()
+        super().fence(query_id)
+        self._count()
+
+    def begin(self, commit: BatchCommit, check: Any) -> None:
+        self._count()
+        super().begin(commit, check)
+        self._count()
+
+
+def test_rebuild_that_crashed_at_any_commit_of_a_table_is_repeated(tmp_path: Path) -> None:
+    changes = 0
+    while True:
+        lake = loaded(tmp_path / str(changes), quarantined=False)
+        table, quarantine = lake.table, lake.quarantine
+        left = [changes]
+        lake.table, lake.quarantine = CrashingTable(table, left), CrashingTable(quarantine, left)
+        try:
+            lake.rebuild()
+        except Crash:
+            left[0] = 1000
+            query_id = lake.rebuild().query_id
+            assert lake.checkpoint.query_id() == query_id
+            assert lake.quarantine.rows == ["rejected again"]
+            assert open_table(lake.table, lake.files, epoch=9).store.state.query_id == query_id
+            changes += 1
+        else:
+            break
+    assert changes == 10
+
+
+def test_table_that_is_older_than_its_quarantine_is_refused(tmp_path: Path) -> None:
+    """The rejected records would be loaded again."""
+    lake = loaded(tmp_path)
+    del lake.table.versions[1:]
+    lake.files.texts.clear()
+    with pytest.raises(PipelineError, match="up to offset 19, and the table has it up to offset 9"):
+        lake.rebuild()
+    assert lake.table.fenced == set()
+
+
 def test_directory_without_a_commit_needs_no_rebuilt_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="no commit to continue from"):
         Lake(tmp_path).rebuild()

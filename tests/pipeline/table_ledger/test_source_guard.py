@@ -92,9 +92,22 @@ def test_topic_of_another_cluster_is_refused_at_the_start() -> None:
         guard.check(["t"], STATE)
 
 
+def test_topic_of_the_ledger_that_does_not_exist_is_refused() -> None:
+    guard = SourceGuard(Cluster({}), "/lake", Clock())
+    with pytest.raises(PipelineError, match="'t' does not exist, and /lake has 10 records of it"):
+        guard.check(["t"], STATE)
+
+
+def test_topic_that_is_deleted_while_the_job_runs_is_refused() -> None:
+    guard, cluster, clock = started()
+    del cluster.topics["t"]
+    clock.now += CHECK_INTERVAL_S
+    with pytest.raises(PipelineError, match="'t' does not exist"):
+        guard.check_plan([], False, STATE)
+
+
 def test_missing_topic_and_new_directory_have_no_conflict() -> None:
     guard = SourceGuard(Cluster({}), "/lake", Clock())
-    guard.check(["t"], STATE)
     guard.check(["t"], LedgerState())
     assert guard.sources == {}
 

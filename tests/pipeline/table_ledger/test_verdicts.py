@@ -15,6 +15,8 @@ from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
 from odradek.pipeline.ledger.state import LedgerState, Source, fold
 from odradek.pipeline.ledger.verdicts import (
     check_continues,
+    check_not_older,
+    check_removed,
     check_repeated,
     check_sources,
     differences,
@@ -253,3 +255,19 @@ def test_batch_after_a_commit_without_planned_ranges_may_begin_after_a_marker() 
     check_continues(TABLE, state, planned(PlannedRange("t", 0, 20, 25)))
     with pytest.raises(PipelineError, match="repeat"):
         check_continues(TABLE, state, planned(PlannedRange("t", 0, 17, 25)))
+
+
+def test_table_that_lacks_finished_offsets_is_an_older_copy() -> None:
+    state = fold([replace(BATCH, planned=(PlannedRange("t", 0, 0, 20),), ranges=())])
+    check_not_older(TABLE, state, {"t": {"0": 20, "1": 7}, "u": {"0": 9}})
+    with pytest.raises(PipelineError, match=r"t-0 up to offset 19, and .* finished offset 20"):
+        check_not_older(TABLE, state, {"t": {"0": 21}})
+    markers = fold([of_an_older_version(BATCH)])  # which may follow on the last record
+    check_not_older(TABLE, markers, {"t": {"0": 21}})
+
+
+def test_offsets_that_a_topic_removed_before_their_load_are_named() -> None:
+    loaded = {"t": {"0": 20}}
+    check_removed("/lake", loaded, {("t", 0): 20, ("t", 1): 5, ("u", 0): 9})
+    with pytest.raises(PipelineError, match="t-0 has removed the offsets 20 to 23 before"):
+        check_removed("/lake", loaded, {("t", 0): 24})

@@ -12,6 +12,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.kafka_admin import KafkaAdmin
 from odradek.pipeline.ledger.owner import Heartbeat, Processes, claim
 from odradek.pipeline.ledger.source_guard import SourceGuard
+from odradek.pipeline.ledger.verdicts import check_not_older, check_removed
 from odradek.pipeline.sinks.files import HadoopFiles
 
 if TYPE_CHECKING:
@@ -79,12 +80,24 @@ class OwnedDirectory:
         self._check_checkpoint(checkpoint)
 
     def check_topics(self) -> None:
-        """Raise PipelineError if a topic is not the topic of the ledger.
+        """Raise PipelineError if a topic is not the topic of the ledger, or lacks offsets.
 
         Spark fails with an error of its own if a topic that was created again is shorter than
-        before.
+        before, and if a topic has removed offsets before they were loaded.
         """
-        self.guard.check(self._options.topics, self.table.store.state)
+        state = self.table.store.state
+        self.guard.check(self._options.topics, state)
+        if self._options.accept_loss:
+            return
+        existing = [topic for topic in self._options.topics if topic in self.guard.sources]
+        loaded = state.next_offsets()
+        partitions = [
+            (topic, number)
+            for topic in existing
+            if topic in loaded
+            for number in self.admin.partitions(topic)
+        ]
+        check_removed(self._options.tables.root, loaded, self.admin.earliest(partitions))
 
     def _check_tables_exist(self, checkpoint: Checkpoint) -> None:
         """Raise PipelineError if a table is lost. The job would leave a gap."""
@@ -116,3 +129,25 @@ class OwnedDirectory:
                 f" {REBUILD_ADVICE}"
             )
         checkpoint.check_plans_exist()
+        checkpoint.check_newest_files()
+        finished = checkpoint.finished_offsets()
+        check_not_older(tables.path("table"), self.table.store.state, finished)
+        self._check_quarantine_is_not_older(checkpoint)
+
+    def _check_quarantine_is_not_older(self, checkpoint: Checkpoint) -> None:
+        """Raise PipelineError if the quarantine lacks the newest rejected records of the table.
+
+        A crash between the two commits of a batch leaves it in the table alone. The checkpoint has
+        not finished that batch.
+        """
+        newest = self.table.store.state.newest_rejected
+        if newest is None or self.quarantine.store.find(*newest) is not None:
+            return
+        query_id, batch_id = newest
+        if query_id == checkpoint.query_id() and batch_id > checkpoint.newest_finished():
+            return
+        raise PipelineError(
+            f"{self._options.tables.path('quarantine')} lacks the rejected records of batch"
+            f" {batch_id}, which the table has: the quarantine is an older copy. Bring the newest"
+            " copy of the whole directory back, or ingest into another directory."
+        )

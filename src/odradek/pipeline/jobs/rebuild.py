@@ -78,7 +78,8 @@ def rebuild(
         read_rejected: Reads the rejected records of the newest batch again.
 
     Raises:
-        PipelineError: The ledger has no commit, so a new ingest needs no rebuilt checkpoint.
+        PipelineError: The ledger has no commit, so a new ingest needs no rebuilt checkpoint. The
+            table is an older copy than the quarantine.
     """
     old = table.store.state.query_id
     if old is None:
@@ -86,6 +87,7 @@ def rebuild(
             f"The ledger of {checkpoint.removesuffix('/checkpoint')} has no commit to continue"
             " from. Start the ingest without --rebuild-checkpoint."
         )
+    _check_quarantine_is_not_newer(table, quarantine)
     table.fence(old)
     state = table.store.state
     newest = state.newest_batch(old)
@@ -103,6 +105,20 @@ def rebuild(
     }
     moved = write_checkpoint(files, checkpoint, query_id, offsets, epoch)
     return Rebuilt(query_id, moved)
+
+
+def _check_quarantine_is_not_newer(table: LedgeredTable, quarantine: LedgeredTable) -> None:
+    """Raise PipelineError if the quarantine has offsets that would be loaded again."""
+    loaded = table.store.state.next_offsets()
+    for topic, partitions in quarantine.store.state.next_offsets().items():
+        for number, end in partitions.items():
+            table_end = loaded.get(topic, {}).get(number, 0)
+            if end > table_end:
+                raise PipelineError(
+                    f"The quarantine has {topic}-{number} up to offset {end - 1}, and the table has"
+                    f" it up to offset {table_end - 1}, so the table is an older copy. Bring the"
+                    " newest copy of the whole directory back, or ingest into another directory."
+                )
 
 
 def beginning_of(query_id: str, state: LedgerState, epoch: int) -> BatchCommit | None:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from odradek.pipeline.ledger.commits import PlannedRange
 from odradek.pipeline.ledger.state import LedgerState, PartitionKey, Source
-from odradek.pipeline.ledger.verdicts import check_sources
+from odradek.pipeline.ledger.verdicts import check_exist, check_sources
 
 CHECK_INTERVAL_S = 10
 
@@ -57,9 +57,13 @@ class SourceGuard:
         """Request the identities of the topics, and compare them with the ledger.
 
         Raises:
-            PipelineError: A topic is not the topic of the ledger, or the cluster did not respond.
+            PipelineError: A topic is not the topic of the ledger, or no longer exists. The cluster
+                did not respond.
         """
-        self._sources.update(self._metadata.sources(topics))
+        topics = tuple(topics)
+        existing = self._metadata.sources(topics)
+        check_exist(self._directory, state, topics, existing)
+        self._sources.update(existing)
         check_sources(self._directory, state, self._sources)
         self._checked_at = self._clock()
 

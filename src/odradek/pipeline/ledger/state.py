@@ -134,7 +134,8 @@ class LedgerState:
     `sources` has the newest identity of each topic. `newest` has the newest batch of each query,
     and `query_id` is the query of the newest commit. `first_number` is that query's.
     `accepted_changes` has the newest `FINDINGS_MAX` changes by other programs that an operator
-    accepted.
+    accepted. `newest_rejected` is the query and batch of the newest commit with rejected records,
+    which the quarantine also has.
     """
 
     partitions: Mapping[PartitionKey, PartitionState] = field(default_factory=dict)
@@ -145,6 +146,7 @@ class LedgerState:
     epoch: int = 0
     first_number: int = 0
     accepted_changes: tuple[str, ...] = ()
+    newest_rejected: tuple[str, int] | None = None
 
     def newest_batch(self, query_id: str) -> int | None:
         """Return the newest batch of a query, or None if the table has no commit of it."""
@@ -191,6 +193,7 @@ class LedgerState:
             max(self.epoch, commit.epoch or 0),
             commit.first_number,
             (*self.accepted_changes, *commit.accepted_changes)[-FINDINGS_MAX:],
+            (commit.query_id, commit.batch_id) if commit.rejected else self.newest_rejected,
         )
 
     def to_fields(self) -> dict[str, object]:
@@ -206,6 +209,7 @@ class LedgerState:
             "epoch": self.epoch,
             "first_number": self.first_number,
             "accepted_changes": list(self.accepted_changes),
+            "newest_rejected": self.newest_rejected,
         }
 
     @classmethod
@@ -216,6 +220,7 @@ class LedgerState:
             ValueError, KeyError, TypeError: The fields are not such a state.
         """
         partitions, sources, newest = fields["partitions"], fields["sources"], fields["newest"]
+        rejected = fields["newest_rejected"]
         assert isinstance(partitions, list) and isinstance(sources, dict)
         assert isinstance(newest, dict)
         return cls(
@@ -232,6 +237,7 @@ class LedgerState:
             fields["epoch"],  # type: ignore[arg-type]
             fields["first_number"],  # type: ignore[arg-type]
             tuple(fields["accepted_changes"]),  # type: ignore[arg-type]
+            None if rejected is None else tuple(rejected),  # type: ignore[arg-type]
         )
 
 

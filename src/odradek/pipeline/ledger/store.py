@@ -61,13 +61,15 @@ class Tail:
     """The commits of a table after a position.
 
     `changes` are those after the newest commit of an ingest. `table_id` is None for a Parquet
-    table.
+    table. `count` is the number of all commits in the table, also before the position. It is None
+    for a Delta table, whose log loses old commits.
     """
 
     position: int
     commits: tuple[BatchCommit, ...] = ()
     changes: tuple[TableChange, ...] = ()
     table_id: str | None = None
+    count: int | None = None
 
 
 class LedgerStore:
@@ -149,6 +151,12 @@ class LedgerStore:
         self._table_id = tail.table_id if self._table_id is None else self._table_id
         self._position = tail.position
         self._state = fold(tail.commits, self._state)
+        if tail.count not in (None, self._state.commits):
+            raise PipelineError(
+                f"{self._table} has {tail.count:,} commits, and its ledger {self._path} has"
+                f" {self._state.commits:,}: commit files were removed or restored. Bring the newest"
+                " copy of the whole directory back, or ingest into another directory."
+            )
         self._changes = tail.changes if tail.commits else (*self._changes, *tail.changes)
         self._unsaved += tail.commits
         self._remember(tail.commits)

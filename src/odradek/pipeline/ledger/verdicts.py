@@ -12,7 +12,7 @@ Spark knows a topic by its name only. `check_sources` compares the ids of topics
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
@@ -23,6 +23,11 @@ logger = logging.getLogger(__name__)
 CAUSE = "The checkpoint was restored from an older copy, or its offsets were removed."
 ADVICE = (
     "Bring the newest copy of the checkpoint back, or continue from the tables with"
+    " --rebuild-checkpoint."
+)
+OLDER_TABLE = "The table is an older copy than its checkpoint."
+OLDER_TABLE_ADVICE = (
+    "Bring the newest copy of the whole directory back, or load the missing offsets again with"
     " --rebuild-checkpoint."
 )
 OTHER_DIRECTORY = "Ingest it into another directory."
@@ -57,6 +62,42 @@ def check_sources(directory: str, state: LedgerState, sources: Mapping[str, Sour
         )
 
 
+def check_exist(
+    directory: str, state: LedgerState, topics: Iterable[str], existing: Container[str]
+) -> None:
+    """Raise PipelineError if a topic that the ledger has does not exist any longer."""
+    for topic in topics:
+        source = state.sources.get(topic)
+        if source is not None and topic not in existing:
+            raise PipelineError(
+                f"Topic '{topic}' does not exist, and {directory} has"
+                f" {_loaded(state, topic, source)} of it. Check --bootstrap-server. Was the topic"
+                " deleted? Ingest other topics into another directory."
+            )
+
+
+def check_removed(
+    directory: str,
+    loaded: Mapping[str, Mapping[str, int]],
+    earliest: Mapping[tuple[str, int], int],
+) -> None:
+    """Raise PipelineError if a topic has removed offsets that were not loaded.
+
+    Args:
+        directory: The path of the table directory.
+        loaded: The next offset of the ledger, by topic and partition.
+        earliest: The earliest offset of each partition of the topics.
+    """
+    for (topic, partition), first in sorted(earliest.items()):
+        next_offset = loaded.get(topic, {}).get(str(partition), first)
+        if first > next_offset:
+            raise PipelineError(
+                f"{topic}-{partition} has removed the offsets {next_offset} to {first - 1} before"
+                f" they were loaded into {directory}. Continue without them with --accept-loss,"
+                " which writes these offsets into the ledger."
+            )
+
+
 def _loaded(state: LedgerState, topic: str, source: Source) -> str:
     rows = sum(
         partition.rows
@@ -82,12 +123,38 @@ def check_continues(table: str, state: LedgerState, batch: BatchCommit) -> None:
             continue
         if one.start_offset > partition.next_offset and not partition.is_exact:
             continue
-        problem = "leave a gap after" if one.start_offset > partition.next_offset else "repeat"
+        if one.start_offset > partition.next_offset:
+            problem = "leave a gap after these rows"
+            cause, advice = OLDER_TABLE, OLDER_TABLE_ADVICE
+        else:
+            problem, cause, advice = "repeat these rows", CAUSE, ADVICE
         raise PipelineError(
             f"{table} has {one.topic}-{one.partition} up to offset {partition.next_offset - 1}, and"
             f" the checkpoint plans {_plan_text(one)} for batch {batch.batch_id}, which would"
-            f" {problem} these rows. {CAUSE} {ADVICE}"
+            f" {problem}. {cause} {advice}"
         )
+
+
+def check_not_older(
+    table: str, state: LedgerState, finished: Mapping[str, Mapping[str, int]]
+) -> None:
+    """Raise PipelineError if a table lacks offsets of finished batches, as an older copy does.
+
+    Args:
+        table: The path of the table.
+        state: The ledger of the table.
+        finished: The end offsets of the newest finished batch, by topic and partition.
+    """
+    for topic, source in sorted(state.sources.items()):
+        for number, end in finished.get(topic, {}).items():
+            key = PartitionKey(source.cluster_id, topic, source.topic_id, int(number))
+            partition = state.partitions.get(key)
+            if partition is not None and partition.is_exact and partition.next_offset < end:
+                raise PipelineError(
+                    f"{table} has {topic}-{number} up to offset {partition.next_offset - 1}, and"
+                    f" the checkpoint has finished offset {end - 1}. {OLDER_TABLE}"
+                    f" {OLDER_TABLE_ADVICE}"
+                )
 
 
 def check_repeated(table: str, stored: BatchCommit | None, batch: BatchCommit) -> None:

@@ -92,6 +92,9 @@ class BatchDirectories:
         Args:
             epoch: The epoch that this driver has claimed.
             check: Raises PipelineError if there is a higher epoch.
+
+        Raises:
+            PipelineError: There is a higher epoch, or a commit has no rows.
         """
         self._files.make_directory(f"{self._path}/_commits")
         self._files.make_directory(self._staging(epoch))
@@ -99,11 +102,20 @@ class BatchDirectories:
         check()
         for parent in ("_staging", "_moves"):
             self._fence(f"{self._path}/{parent}", epoch)
-        committed = set(self.committed())
-        for name in self._files.list_names(self._path):
-            number = name.removeprefix(PREFIX)
-            if number != name and number.isdigit() and int(number) not in committed:
-                self._move_away(epoch, int(number), check)
+        committed, directories = set(self.committed()), self._directories()
+        if missing := committed - directories:
+            raise PipelineError(
+                f"{self.directory(min(missing))} is missing, and {self._path} has its commit."
+                " Another program removed its rows. Bring the directory back, or ingest into"
+                " another table directory."
+            )
+        for number in sorted(directories - committed):
+            self._move_away(epoch, number, check)
+
+    def _directories(self) -> set[int]:
+        names = self._files.list_names(self._path)
+        numbers = (name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
+        return {int(one) for one in numbers if one.isdigit()}
 
     def _fence(self, parent: str, epoch: int) -> None:
         for name in self._files.list_names(parent):

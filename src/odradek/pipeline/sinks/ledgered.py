@@ -67,8 +67,9 @@ class LedgeredTable:
         Raises:
             PipelineError: The ledger does not fit the table, or another program changed the table.
         """
+        self._store.load()  # before the directories without a commit are removed
         self._sink.take_over(epoch, self._check)
-        self._store.load()
+        self._store.refresh()
         self._check_changes()
         self._store.save()
 

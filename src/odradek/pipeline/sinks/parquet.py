@@ -37,6 +37,7 @@ class ParquetSink:
         self._epoch: int | None = None
         self._own: list[BatchCommit] = []
         self._newest: int | None = None
+        self._count = 0
 
     def prepare(self, schema: StructType) -> None:
         stored = self._schema()
@@ -84,11 +85,13 @@ class ParquetSink:
             numbers = self._directories.committed()
             commits = [self._read_commit(one) for one in numbers if one > position]
             self._newest = max(numbers, default=NOTHING)
+            self._count = len(numbers)
             self._own = []
         else:
             commits, self._own = self._own, []
             self._newest = max([self._newest, *(one.number for one in commits)])
-        return Tail(self._newest, tuple(commits))
+            self._count += len(commits)
+        return Tail(self._newest, tuple(commits), count=self._count)
 
     def _read_commit(self, number: int) -> BatchCommit:
         path = self._directories.commit_file(number)
