@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from odradek.cli.output import CommandError
 from odradek.cli.spark import need_spark
@@ -26,7 +28,7 @@ def refused(*arguments: str) -> str:
     return result.stderr
 
 
-def test_ingest_runs_until_sigterm_and_sql_queries_its_tables(
+def test_ingest_owns_its_directory_until_sigterm_and_sql_queries_its_tables(
     bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
     ledger.create_topic(bootstrap_servers, topic, 1)
@@ -40,8 +42,10 @@ def test_ingest_runs_until_sigterm_and_sql_queries_its_tables(
         for line in process.stderr:
             lines.append(line)
             if "lag 0" in line:
+                second = refused(*command[len(COMMAND) :])
                 process.send_signal(signal.SIGTERM)
         assert process.wait(RUN_TIMEOUT_S) == 0, lines
+    assert f"belongs to process {process.pid} on" in second.splitlines()[-1]
     assert "60 rows to the table and 10 to the quarantine in 1 batches" in lines[-1]
     query = "SELECT count(*) AS n, (SELECT count(*) FROM quarantine) AS q FROM t"
     result = subprocess.run(
@@ -51,6 +55,76 @@ def test_ingest_runs_until_sigterm_and_sql_queries_its_tables(
         timeout=RUN_TIMEOUT_S,
     )
     assert json.loads(result.stdout) == [{"n": 60, "q": 10}]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=RUN_TIMEOUT_S
+    )
+
+
+def test_ledger_and_rebuilt_checkpoint_as_commands(
+    bootstrap_servers: str, topic: str, tmp_path: Path
+) -> None:
+    """The ledger is read, and the checkpoint is lost and built again from it."""
+    lake = str(tmp_path / "lake")
+    at = ["--bootstrap-server", bootstrap_servers]
+    ingest = ["ingest", "--topics", topic, "--table-dir", lake, "--once", *at]
+    ingest += ["--parser", "json", "--schema", ledger.SCHEMA]
+    ledger.create_topic(bootstrap_servers, topic, 2)
+    ledger.produce(bootstrap_servers, topic, range(40), 2)
+    assert run(*ingest).returncode == 0
+    shutil.rmtree(tmp_path / "lake" / "checkpoint")
+    ledger.produce(bootstrap_servers, topic, range(40, 60), 2)
+    lost = run(*ingest)
+    assert (lost.returncode, "--rebuild-checkpoint" in lost.stderr.splitlines()[-1]) == (1, True)
+
+    shown = run("ledger", lake, *at, "--json")
+    assert shown.returncode == 0, shown.stderr
+    lines = json.loads(shown.stdout)
+    assert [(one["topic"], one["from"], one["to"], one["lag"]) for one in lines] == [
+        (topic, 0, 19, 10)
+    ] * 2
+    assert sum(one["quarantined"] for one in lines) == 6
+    assert all(one["topic_id"] and one["cluster_id"] for one in lines)
+
+    assert run(*ingest, "--rebuild-checkpoint").returncode == 0
+    shown = run("ledger", lake, *at)
+    assert [line.split() for line in shown.stdout.splitlines() if topic in line] == [
+        [topic, "0", "0", "29", "2", "30", "5", "0"],
+        [topic, "1", "0", "29", "2", "30", "4", "0"],
+    ]
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+    admin.delete_topics([topic])[topic].result(ledger.REQUEST_TIMEOUT_S)
+    ledger.create_topic(bootstrap_servers, topic, 2)
+    shown = run("ledger", lake, *at)
+    assert shown.returncode == 1
+    named = [line.partition(" with the id ")[0] for line in shown.stderr.splitlines()]
+    assert named == [f"odradek: {topic}-{n}: the topic was created again" for n in (0, 1)]
+
+
+def test_passwords_of_the_client_are_in_no_file_and_no_output(
+    bootstrap_servers: str, topic: str, tmp_path: Path
+) -> None:
+    secret = "n0t-to-be-seen"
+    login = f'org.example.Login required username="u" password="{secret}";'
+    passwords = [f"sasl.jaas.config={login}", f"ssl.truststore.password={secret}"]
+    options = [part for one in passwords for part in ("--kafka-option", one)]
+    at = ["--bootstrap-server", bootstrap_servers, *options]
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(10), 1)
+    lake = tmp_path / "lake"
+    results = [
+        run("ingest", "--topics", topic, "--table-dir", str(lake), "--once", *at),
+        run("ledger", str(lake), *at),
+    ]
+    assert [one.returncode for one in results] == [0, 0], results
+    assert all(secret not in one.stdout + one.stderr for one in results)
+    files = [path for path in lake.rglob("*") if path.is_file()]
+    assert {"spark.log", "metadata"} <= {path.name for path in files}
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
 
 
 def test_missing_topic_is_one_clear_line(
