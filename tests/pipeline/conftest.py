@@ -46,6 +46,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         shuffle_partitions=2,
         java_options=SHORT_LIFE,
         jvm_log=log,
+        iceberg=True,
     )
     session = open_session(options)
     yield session

@@ -76,6 +76,7 @@ def main() -> None:
         shuffle_partitions=2,
         java_options=SHORT_LIFE,
         jvm_log=log,
+        iceberg=plan.table_format == TableFormat.ICEBERG,
         extra={"spark.sql.codegen.wholeStage": "false"},
     )
     options = IngestOptions(

@@ -299,7 +299,9 @@ class Campaign:
         self.killer.run_to_the_end()
         in_topic = ledger.read_topic(self._bootstrap_servers, self._topic)
         log = Path(self._tables.root) / "spark.log"
-        spark = open_session(SessionOptions("ledger", shuffle_partitions=2, jvm_log=log))
+        iceberg = self._tables.format is TableFormat.ICEBERG
+        options = SessionOptions("ledger", shuffle_partitions=2, jvm_log=log, iceberg=iceberg)
+        spark = open_session(options)
         table, quarantine = ledger.read_tables(spark, self._tables)
         counts = {"topic": len(in_topic), "table": len(table), "quarantine": len(quarantine)}
         print(counts)

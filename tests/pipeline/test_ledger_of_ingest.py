@@ -224,7 +224,7 @@ def test_ledger_outlives_the_log_of_a_delta_table(spark: SparkSession, tmp_path:
     assert in_table(DeltaSink(spark, str(path), "table")) == list(range(42))
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.PARQUET])
 def test_start_reads_as_many_files_after_100_as_after_2_000_commits(
     spark: SparkSession,
     tmp_path: Path,

@@ -42,7 +42,9 @@ app.command("ledger")(ledger)
 TableDirOption = Annotated[
     str, typer.Option(metavar="DIR", help="Directory of table, quarantine and checkpoint.")
 ]
-FormatOption = Annotated[str, typer.Option("--format", help="Format of the table: delta, parquet.")]
+FormatOption = Annotated[
+    str, typer.Option("--format", help="Format of the table: delta, iceberg, parquet.")
+]
 MasterOption = Annotated[str, typer.Option(metavar="URL", help="Master URL of Spark.")]
 SchemaOption = Annotated[
     str | None,
@@ -141,6 +143,7 @@ def ingest(
         jvm_log=None if "://" in table_dir else Path(table_dir).absolute() / "spark.log",
         master=master,
         driver_memory=driver_memory,
+        iceberg=options.tables.format == "iceberg",
         extra=parse_assignments(spark_conf or [], "--spark-conf"),
     )
     # With --kafka-option the broker may require settings that only the JVM's client has.
@@ -176,7 +179,11 @@ def sql(
     try:
         spark = open_session(
             SessionOptions(
-                "odradek pipeline sql", master=master, java_options=SHORT_LIFE, jvm_log=log
+                "odradek pipeline sql",
+                master=master,
+                java_options=SHORT_LIFE,
+                jvm_log=log,
+                iceberg=format_ == "iceberg",
             )
         )
         try:
@@ -231,7 +238,7 @@ def _table_dir(table_dir: str, format_: str) -> TableDir:
     if not table_dir:
         raise CommandError("--table-dir is empty. Name the directory of the tables.")
     if format_ not in tuple(TableFormat):
-        raise CommandError(f"--format is delta or parquet, not {format_!r}.")
+        raise CommandError(f"--format is delta, iceberg or parquet, not {format_!r}.")
     return TableDir(_absolute(table_dir), TableFormat(format_))
 
 

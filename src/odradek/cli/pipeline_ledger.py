@@ -50,7 +50,11 @@ def ledger(
     log = None if "://" in directory else Path(root) / "spark.log"
     settings = parse_assignments(kafka_option or [], "--kafka-option")
     options = SessionOptions(
-        "odradek pipeline ledger", master=master, java_options=SHORT_LIFE, jvm_log=log
+        "odradek pipeline ledger",
+        master=master,
+        java_options=SHORT_LIFE,
+        jvm_log=log,
+        iceberg="://" in directory or (Path(root) / "table" / "metadata").is_dir(),
     )
     try:
         spark = open_session(options)

@@ -12,6 +12,7 @@ from __future__ import annotations
 SCALA_VERSION = "2.13"
 CONNECTOR_VERSION = "4.0.0"
 DELTA_VERSION = "4.0.0"
+ICEBERG_VERSION = "1.10.0"
 KAFKA_CLIENTS_VERSION = "3.9.2"
 JAVA_VERSION_MIN = 17
 JAVA_VERSION_MAX = 23  # Java 24 removed the API with which Spark 4.0's Hadoop reads the user's name
@@ -21,6 +22,9 @@ PACKAGES = (
     f"io.delta:delta-spark_{SCALA_VERSION}:{DELTA_VERSION}",
     f"org.apache.kafka:kafka-clients:{KAFKA_CLIENTS_VERSION}",
 )
+
+ICEBERG = f"org.apache.iceberg:iceberg-spark-runtime-4.0_{SCALA_VERSION}:{ICEBERG_VERSION}"
+"""Loaded for Iceberg tables only, because it has 50 MB."""
 
 PROVIDED_BY_SPARK = (
     "org.apache.hadoop:hadoop-client-api",
@@ -36,10 +40,10 @@ PROVIDED_BY_SPARK = (
 )
 
 
-def spark_conf() -> dict[str, str]:
+def spark_conf(*, iceberg: bool = False) -> dict[str, str]:
     """Return the Spark settings that load the packages and enable Delta Lake."""
     return {
-        "spark.jars.packages": ",".join(PACKAGES),
+        "spark.jars.packages": ",".join((*PACKAGES, ICEBERG) if iceberg else PACKAGES),
         "spark.jars.excludes": ",".join(PROVIDED_BY_SPARK),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

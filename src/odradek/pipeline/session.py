@@ -37,6 +37,7 @@ class SessionOptions:
     """Settings of Spark.
 
     `jvm_log` receives the JVM's standard error. With None it goes to this process's standard error.
+    With `iceberg` the session can use Iceberg tables.
     """
 
     app_name: str = "odradek"
@@ -45,6 +46,7 @@ class SessionOptions:
     shuffle_partitions: int = 4
     java_options: str = ""
     jvm_log: Path | None = None
+    iceberg: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -130,7 +132,7 @@ def _spark_conf(options: SessionOptions) -> SparkConf:
         "spark.databricks.delta.snapshotPartitions": str(options.shuffle_partitions),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **packages.spark_conf(),
+        **packages.spark_conf(iceberg=options.iceberg),
     }
     if options.is_local:
         settings["spark.driver.bindAddress"] = "127.0.0.1"

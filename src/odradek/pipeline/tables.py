@@ -19,12 +19,14 @@ from odradek.pipeline.ledger.store import LedgerStore
 from odradek.pipeline.sinks.commit import Check, Sink
 from odradek.pipeline.sinks.delta import DeltaSink
 from odradek.pipeline.sinks.files import HadoopFiles
+from odradek.pipeline.sinks.iceberg import IcebergSink
 from odradek.pipeline.sinks.ledgered import LedgeredTable
 from odradek.pipeline.sinks.parquet import ParquetSink
 
 
 class TableFormat(StrEnum):
     DELTA = "delta"
+    ICEBERG = "iceberg"
     PARQUET = "parquet"
 
 
@@ -100,4 +102,6 @@ class TableDir:
     def _sink(self, spark: SparkSession, role: str) -> Sink:
         if self.format is TableFormat.DELTA:
             return DeltaSink(spark, self.path(role), role)
+        if self.format is TableFormat.ICEBERG:
+            return IcebergSink(spark, self.path(role))
         return ParquetSink(spark, self.path(role))
