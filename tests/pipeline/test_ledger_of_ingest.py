@@ -15,6 +15,7 @@ from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from odradek.cli.pipeline_ledger import _lines
+from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.ingest import IngestJob
 from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange
 from odradek.pipeline.ledger.report import problem_texts
@@ -27,6 +28,7 @@ from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
 from tests.pipeline.jobs.test_ingest import check, options_for
 from tests.pipeline.sinks.test_sinks import commit_of, in_table, numbers, open_table
+from tests.pipeline.steps import Step, TableDirWithSteps
 from tests.pipeline.test_restored_checkpoint import rewrite
 from tests.pipeline.test_silent_losses import delete_topic, refused
 
@@ -81,9 +83,7 @@ def test_records_removed_before_their_load_stop_the_job_until_the_loss_is_accept
     ledger.produce(bootstrap_servers, topic, range(10), 1)
     IngestJob(spark, options).run()
     ledger.produce(bootstrap_servers, topic, range(10, 40), 1)
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
-    cut = TopicPartition(topic, 0, 30)
-    admin.delete_records([cut])[cut].result(ledger.REQUEST_TIMEOUT_S)
+    cut(bootstrap_servers, topic, 0, 30)
     refused(spark, options, f"{topic}-0 has removed the offsets 10 to 29 .*--accept-loss")
     lines = _lines(spark, options.tables.root, bootstrap_servers, {})
     assert problem_texts(lines) == [f"{topic}-0: offsets 10 to 29 removed before the load"]
@@ -95,6 +95,46 @@ def test_records_removed_before_their_load_stop_the_job_until_the_loss_is_accept
     [line] = _lines(spark, options.tables.root, bootstrap_servers, {})
     assert line.state.losses.newest == (Span(10, 30),)
     assert (line.state.rows, line.lag, line.problems) == (30, 0, ())
+
+
+def cut(bootstrap_servers: str, topic: str, partition: int, offset: int) -> None:
+    """Remove the records of a partition before an offset, as retention does."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+    before = TopicPartition(topic, partition, offset)
+    admin.delete_records([before])[before].result(ledger.REQUEST_TIMEOUT_S)
+
+
+def test_new_partition_whose_first_records_are_gone_stops_the_job_until_the_loss_is_accepted(
+    spark: SparkSession, bootstrap_servers: str, topic: str, table_dir: MakeTableDir
+) -> None:
+    """The partition appears while the job runs. Spark's own error names no way to continue."""
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.PARQUET))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(10), 1)
+
+    def add_a_partition(step: Step, batch_id: int) -> None:
+        if (step, batch_id) == (Step.TABLE_COMMITTED, 0):
+            ledger.add_partitions(bootstrap_servers, topic, 2)
+            ledger.produce(bootstrap_servers, topic, range(11, 51, 2), 2)
+            cut(bootstrap_servers, topic, 1, 5)
+
+    tables = TableDirWithSteps(options.tables.root, TableFormat.PARQUET, add_a_partition)
+    running = replace(options, tables=tables, once=False, interval="1 second")
+    removed = f"{topic}-1 has removed the offsets 0 to 4 .*--accept-loss"
+    with pytest.raises(PipelineError, match=removed) as stopped:
+        IngestJob(spark, running).run()
+    assert "\n" not in str(stopped.value)
+    refused(spark, options, removed)
+    lines = _lines(spark, options.tables.root, bootstrap_servers, {})
+    assert problem_texts(lines) == [f"{topic}-1: offsets 0 to 4 removed before the load"]
+
+    IngestJob(spark, replace(options, accept_loss=True)).run()
+    ledger.produce(bootstrap_servers, topic, range(60, 70), 2)
+    IngestJob(spark, options).run()
+    assert offsets_in(spark, options) == sorted([*range(15), *range(5, 25)])
+    lines = _lines(spark, options.tables.root, bootstrap_servers, {})
+    assert [line.state.losses.newest for line in lines] == [(), (Span(0, 5),)]
+    assert problem_texts(lines) == []
 
 
 def test_topic_that_was_deleted_is_told_apart(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from odradek.pipeline.ledger.report import Line, TopicBounds
     from odradek.pipeline.ledger.state import LedgerState
+    from odradek.pipeline.progress import Offsets
 
 
 def ledger(
@@ -70,27 +72,40 @@ def ledger(
 def _lines(
     spark: SparkSession, root: str, bootstrap_server: str | None, settings: Mapping[str, str]
 ) -> list[Line]:
+    from odradek.pipeline.checkpoint import Checkpoint
+    from odradek.pipeline.errors import PipelineError
     from odradek.pipeline.ledger.report import report
+    from odradek.pipeline.sinks.files import HadoopFiles
     from odradek.pipeline.tables import TableDir
 
-    store = TableDir.find(spark, root).store(spark, "table")
+    tables = TableDir.find(spark, root)
+    store = tables.store(spark, "table")
     store.load()
     if bootstrap_server is None:
         return report(store.state)
-    return report(store.state, _bounds(spark, bootstrap_server, settings, store.state))
+    known: Offsets = {}
+    with suppress(PipelineError):  # the ledger of a torn checkpoint is shown too
+        known = Checkpoint(HadoopFiles(spark), tables.checkpoint).known_offsets()
+    return report(store.state, _bounds(spark, bootstrap_server, settings, store.state, known))
 
 
 def _bounds(
-    spark: SparkSession, bootstrap_server: str, settings: Mapping[str, str], state: LedgerState
+    spark: SparkSession,
+    bootstrap_server: str,
+    settings: Mapping[str, str],
+    state: LedgerState,
+    known: Offsets,
 ) -> TopicBounds:
     from odradek.pipeline.kafka_admin import KafkaAdmin
     from odradek.pipeline.ledger.report import TopicBounds
+    from odradek.pipeline.ledger.verdicts import next_starts
 
     admin = KafkaAdmin(spark, bootstrap_server, settings)
     try:
         sources = admin.sources(sorted(state.sources))
         partitions = [(topic, one) for topic in sources for one in admin.partitions(topic)]
-        return TopicBounds(sources, admin.earliest(partitions), admin.ends(partitions))
+        starts = next_starts(state.next_offsets(), known, partitions) if known else {}
+        return TopicBounds(sources, admin.earliest(partitions), admin.ends(partitions), starts)
     finally:
         admin.close()
 

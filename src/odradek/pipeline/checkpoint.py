@@ -124,6 +124,18 @@ class Checkpoint:
         finished = self.newest_finished()
         return self._read_offsets(f"offsets/{finished}", line=2) if finished >= 0 else {}
 
+    def known_offsets(self) -> Offsets:
+        """Return the offsets from which the query continues. Empty if it has not begun.
+
+        Spark continues each partition here. It takes another partition for a new one, and reads it
+        from offset 0.
+        """
+        if self.newest_finished() >= 0:
+            return self.finished_offsets()
+        if not self._files.exists(f"{self._path}/{INITIAL_OFFSETS}"):
+            return {}
+        return self._read_offsets(INITIAL_OFFSETS, line=1)
+
     def newest_finished(self) -> int:
         """Return the newest finished batch, or -1."""
         return self._newest_batch("commits")

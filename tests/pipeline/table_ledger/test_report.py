@@ -80,6 +80,13 @@ def test_partition_without_a_batch_has_a_lag_and_no_rows() -> None:
     ]
 
 
+def test_new_partition_whose_first_records_were_removed_is_a_problem() -> None:
+    two = TopicBounds({"t": SOURCE}, {("t", 1): 3}, {("t", 1): 7}, {("t", 0): 20, ("t", 1): 0})
+    line = report(STATE, two)[1]
+    assert line.problems == ("offsets 0 to 2 removed before the load",)
+    assert (line.lag, line.fields()["removed"]) == (7, {"start_offset": 0, "end_offset": 3})
+
+
 def test_accepted_loss_is_no_problem_and_is_in_the_json() -> None:
     lossy = replace(commit(2, 20, 30), lost=(PlannedRange("t", 0, 20, 24),))
     [line] = report(fold([lossy], STATE))

@@ -20,6 +20,7 @@ from odradek.pipeline.ledger.verdicts import (
     check_repeated,
     check_sources,
     differences,
+    next_starts,
 )
 
 TABLE = "/lake/table"
@@ -267,7 +268,15 @@ def test_table_that_lacks_finished_offsets_is_an_older_copy() -> None:
 
 
 def test_offsets_that_a_topic_removed_before_their_load_are_named() -> None:
-    loaded = {"t": {"0": 20}}
-    check_removed("/lake", loaded, {("t", 0): 20, ("t", 1): 5, ("u", 0): 9})
+    starts = {("t", 0): 20}
+    check_removed("/lake", starts, {("t", 0): 20, ("t", 1): 5, ("u", 0): 9})
     with pytest.raises(PipelineError, match="t-0 has removed the offsets 20 to 23 before"):
-        check_removed("/lake", loaded, {("t", 0): 24})
+        check_removed("/lake", starts, {("t", 0): 24})
+
+
+def test_ingest_continues_at_ledger_or_checkpoint_and_begins_new_partitions_at_0() -> None:
+    loaded, known = {"t": {"0": 20}}, {"t": {"0": 18, "1": 5}}
+    partitions = [("t", 0), ("t", 1), ("t", 2), ("u", 0)]
+    starts = {("t", 0): 20, ("t", 1): 5, ("t", 2): 0, ("u", 0): 0}
+    assert next_starts(loaded, known, partitions) == starts
+    assert next_starts({}, {}, partitions) == {}

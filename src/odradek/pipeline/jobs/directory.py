@@ -12,7 +12,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.kafka_admin import KafkaAdmin
 from odradek.pipeline.ledger.owner import Heartbeat, Processes, claim
 from odradek.pipeline.ledger.source_guard import SourceGuard
-from odradek.pipeline.ledger.verdicts import check_not_older, check_removed
+from odradek.pipeline.ledger.verdicts import check_not_older, check_removed, next_starts
 from odradek.pipeline.sinks.files import HadoopFiles
 
 if TYPE_CHECKING:
@@ -74,30 +74,34 @@ class OwnedDirectory:
         prepare()
         for table in (self.table, self.quarantine):
             table.open(self.owner.epoch)
-        self.check_topics()
+        self.guard.check(self._options.topics, self.table.store.state)
         if rebuild_checkpoint is not None:
             rebuild_checkpoint()
         self._check_checkpoint(checkpoint)
+        self._check_removed(checkpoint)
 
-    def check_topics(self) -> None:
+    def check_topics(self, checkpoint: Checkpoint) -> None:
         """Raise PipelineError if a topic is not the topic of the ledger, or lacks offsets.
 
         Spark fails with an error of its own if a topic that was created again is shorter than
         before, and if a topic has removed offsets before they were loaded.
         """
-        state = self.table.store.state
-        self.guard.check(self._options.topics, state)
+        self.guard.check(self._options.topics, self.table.store.state)
+        self._check_removed(checkpoint)
+
+    def _check_removed(self, checkpoint: Checkpoint) -> None:
         if self._options.accept_loss:
             return
-        existing = [topic for topic in self._options.topics if topic in self.guard.sources]
-        loaded = state.next_offsets()
         partitions = [
             (topic, number)
-            for topic in existing
-            if topic in loaded
+            for topic in self._options.topics
+            if topic in self.guard.sources
             for number in self.admin.partitions(topic)
         ]
-        check_removed(self._options.tables.root, loaded, self.admin.earliest(partitions))
+        loaded = self.table.store.state.next_offsets()
+        starts = next_starts(loaded, checkpoint.known_offsets(), partitions)
+        if starts:
+            check_removed(self._options.tables.root, starts, self.admin.earliest(partitions))
 
     def _check_tables_exist(self, checkpoint: Checkpoint) -> None:
         """Raise PipelineError if a table is lost. The job would leave a gap."""

@@ -228,7 +228,7 @@ class IngestJob:
             assert self._writer is not None and self._opened is not None
             if self._writer.failure is not None:
                 raise self._writer.failure from error
-            self._opened.check_topics()
+            self._opened.check_topics(self._checkpoint)
             raise
         finally:
             query.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from odradek.pipeline.ledger.state import (
     UNKNOWN,
@@ -20,11 +20,15 @@ Offsets = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class TopicBounds:
-    """The topics of a cluster: identities, and earliest and end offset of each partition."""
+    """The topics of a cluster: identities, and earliest and end offset of each partition.
+
+    `starts` has the offsets at which the ingest continues. It is empty if they are unknown.
+    """
 
     sources: Mapping[str, Source]
     earliest: Offsets
     ends: Offsets
+    starts: Offsets = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,8 @@ def _line(
         elif mine == state.sources.get(key.topic, UNKNOWN):
             problems.append(f"the topic was created again with the id {now.topic_id}")
         return Line(key, partition, problems=tuple(problems))
-    removed = None
-    earliest = bounds.earliest.get((key.topic, key.partition), 0)
-    if earliest > partition.next_offset:
-        removed = Span(partition.next_offset, earliest)
-        problems.append(f"offsets {removed.start} to {removed.end - 1} removed before the load")
+    removed = _removed(key, partition.next_offset, bounds)
+    problems += _texts_of_removed(removed)
     if end < partition.next_offset:
         problems.append(f"the topic ends at offset {end}, before the table does")
     return Line(key, partition, max(0, end - partition.next_offset), removed, tuple(problems))
@@ -121,10 +122,26 @@ def _unread(state: LedgerState, bounds: TopicBounds) -> list[Line]:
             continue
         key = PartitionKey(known.cluster_id, topic, known.topic_id, partition)
         if key not in state.partitions:
-            earliest = bounds.earliest.get((topic, partition), 0)
-            nothing = PartitionState(earliest, earliest)
-            lines.append(Line(key, nothing, end - earliest))
+            start = bounds.starts.get((topic, partition))
+            if start is None:
+                start = bounds.earliest.get((topic, partition), 0)
+            removed = _removed(key, start, bounds)
+            nothing = PartitionState(start, start)
+            texts = tuple(_texts_of_removed(removed))
+            lines.append(Line(key, nothing, max(0, end - start), removed, texts))
     return lines
+
+
+def _removed(key: PartitionKey, next_offset: int, bounds: TopicBounds) -> Span | None:
+    """Return the offsets from `next_offset` on that the topic has removed."""
+    earliest = bounds.earliest.get((key.topic, key.partition), 0)
+    return Span(next_offset, earliest) if earliest > next_offset else None
+
+
+def _texts_of_removed(removed: Span | None) -> list[str]:
+    if removed is None:
+        return []
+    return [f"offsets {removed.start} to {removed.end - 1} removed before the load"]
 
 
 def problem_texts(lines: Iterable[Line]) -> list[str]:

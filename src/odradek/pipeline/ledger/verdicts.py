@@ -76,20 +76,43 @@ def check_exist(
             )
 
 
+def next_starts(
+    loaded: Mapping[str, Mapping[str, int]],
+    known: Mapping[str, Mapping[str, int]],
+    partitions: Iterable[tuple[str, int]],
+) -> dict[tuple[str, int], int]:
+    """Return the offset at which the ingest continues each partition. Empty before its first batch.
+
+    Args:
+        loaded: The next offset of the ledger, by topic and partition.
+        known: The offsets of the checkpoint. They also have partitions without a batch.
+        partitions: The partitions of the topics. Those that neither ledger nor checkpoint has are
+            new. They begin at offset 0.
+    """
+    if not loaded and not known:
+        return {}
+    return {
+        (topic, number): loaded.get(topic, {}).get(
+            str(number), known.get(topic, {}).get(str(number), 0)
+        )
+        for topic, number in partitions
+    }
+
+
 def check_removed(
     directory: str,
-    loaded: Mapping[str, Mapping[str, int]],
+    starts: Mapping[tuple[str, int], int],
     earliest: Mapping[tuple[str, int], int],
 ) -> None:
     """Raise PipelineError if a topic has removed offsets that were not loaded.
 
     Args:
         directory: The path of the table directory.
-        loaded: The next offset of the ledger, by topic and partition.
+        starts: The offset at which the ingest continues, by topic and partition (`next_starts`).
         earliest: The earliest offset of each partition of the topics.
     """
     for (topic, partition), first in sorted(earliest.items()):
-        next_offset = loaded.get(topic, {}).get(str(partition), first)
+        next_offset = starts.get((topic, partition), first)
         if first > next_offset:
             raise PipelineError(
                 f"{topic}-{partition} has removed the offsets {next_offset} to {first - 1} before"
