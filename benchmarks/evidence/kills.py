@@ -15,7 +15,15 @@ PROMISES = {
     "at_least_once": ("lost",),
     "exactly_once": ("lost", "doubled"),
 }
-GAPS = ("before table", "table -> quarantine", "quarantine -> checkpoint")
+GAPS = {
+    "before table": "proven before the table's commit",
+    "staged -> table": "proven staged -> table",
+    "table -> quarantine": "proven table -> quarantine",
+    "staged -> quarantine": "proven staged -> quarantine",
+    "quarantine -> checkpoint": "proven quarantine -> checkpoint",
+}
+STAGED_GAPS = ("staged -> table", "staged -> quarantine")
+"""Gaps of Iceberg only, where a batch is staged on a branch of the table before its commit."""
 
 
 def failed_lines(record: Record) -> list[str]:
@@ -153,7 +161,7 @@ class PipelineKills(CommandExperiment):
     title = "SIGKILL of an ingest, between its commits and at random"
     minutes = 50
     unit_s = 300.0
-    formats = ("delta", "parquet")
+    formats = ("delta", "iceberg", "parquet")
     campaigns = 5
     kills = 2
 
@@ -183,8 +191,7 @@ class PipelineKills(CommandExperiment):
             found = [values for values in units if values["format"] == name]
             if len(found) > 1:
                 rows.append(self._row(name, "all", found))
-        head = ["table format", "seed", "kills", "at random", "proven before the table's commit",
-                "proven table -> quarantine", "proven quarantine -> checkpoint", "records",
+        head = ["table format", "seed", "kills", "at random", *GAPS.values(), "records",
                 "in the quarantine", "differences"]  # fmt: skip
         text = "\n".join([record.taken, "", *table(head, rows), *failed_lines(record)])
         return {self.name: text}
@@ -195,8 +202,12 @@ class PipelineKills(CommandExperiment):
         numbers = [
             len(kills),
             sum(kill["aim"] == "random" for kill in kills),
-            *(proven.count(gap) for gap in GAPS),
+            *(None if self._lacks(name, gap) else proven.count(gap) for gap in GAPS),
             *(sum(each[key] for each in campaigns) for key in ("topic", "quarantine")),
             sum(each["differences"] for each in campaigns),
         ]
-        return [name.capitalize(), seed, *(f"{number:,}" for number in numbers)]
+        texts = ("-" if number is None else f"{number:,}" for number in numbers)
+        return [name.capitalize(), seed, *texts]
+
+    def _lacks(self, name: str, gap: str) -> bool:
+        return gap in STAGED_GAPS and name != "iceberg"

@@ -2,7 +2,8 @@
 
 After a kill the files show, without Spark, which of the batch's four commits exist. These are the
 offsets in the checkpoint (before the batch), the table's commit, the quarantine's commit, and the
-batch's completion in the checkpoint. `Killer.kill_at` kills in one of the gaps between them,
+batch's completion in the checkpoint. Iceberg's files also show a batch that is staged on a branch,
+and not published. `Killer.kill_at` kills in one of the gaps between them,
 `kill_anywhere` at a random time. As a program the module makes many kills from a seed and compares
 the tables with the topic at the end. The last line of the output is the result as JSON:
 
@@ -28,16 +29,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import psutil
 
 from odradek.pipeline.session import SessionOptions, open_session
+from odradek.pipeline.sinks.iceberg import COMMIT
 from odradek.pipeline.tables import TableDir, TableFormat
 from testkit.peer.server import start_odradek
 from testkit.result_line import print_result
 from tests.pipeline import ledger
 from tests.pipeline.killed_ingest import Plan
-from tests.pipeline.steps import Step
+from tests.pipeline.steps import Step, steps_of
 
 STEP_TIMEOUT_S = 300
 RANDOM_DELAY_S_MAX = 4.0
@@ -52,12 +55,17 @@ class NotAsPlanned(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The newest batch id in each of the four commits after a crash, -1 if none."""
+    """The newest batch id in each of the four commits after a crash, -1 if none.
+
+    `table_staged` and `quarantine_staged` have the newest batch id on a branch of an Iceberg table.
+    """
 
     offsets: int
     table: int
     quarantine: int
     commits: int
+    table_staged: int = -1
+    quarantine_staged: int = -1
 
     def gap(self) -> str:
         """The two commits of the newest batch between which the crash happened."""
@@ -67,27 +75,48 @@ class Evidence:
         if self.quarantine == batch:
             return "quarantine -> checkpoint"
         if self.table == batch:
-            return "table -> quarantine"
-        return "before table"
+            is_staged = self.quarantine_staged == batch
+            return "staged -> quarantine" if is_staged else "table -> quarantine"
+        return "staged -> table" if self.table_staged == batch else "before table"
 
 
 GAP_OF_STEP = {
     Step.BEFORE_TABLE: "before table",
+    Step.TABLE_STAGED: "staged -> table",
     Step.TABLE_COMMITTED: "table -> quarantine",
+    Step.QUARANTINE_STAGED: "staged -> quarantine",
     Step.QUARANTINE_COMMITTED: "quarantine -> checkpoint",
 }
 
 
 def look(directory: Path, table_format: str) -> Evidence:
     """Read the evidence from the files of a table directory."""
-    newest_of = _newest_delta if table_format == "delta" else _newest_parquet
+    table, quarantine = (
+        _newest(directory / name, table_format) for name in ("table", "quarantine")
+    )
     checkpoint = directory / "checkpoint"
     return Evidence(
         _newest_number(checkpoint / "offsets", ""),
-        newest_of(directory / "table"),
-        newest_of(directory / "quarantine"),
+        table.committed,
+        quarantine.committed,
         _newest_number(checkpoint / "commits", ""),
+        table.staged,
+        quarantine.staged,
     )
+
+
+class Newest(NamedTuple):
+    """The newest batch ids in one table, -1 if none."""
+
+    committed: int
+    staged: int = -1
+
+
+def _newest(table: Path, table_format: str) -> Newest:
+    if table_format == TableFormat.ICEBERG:
+        return _newest_iceberg(table)
+    newest_of = _newest_delta if table_format == TableFormat.DELTA else _newest_parquet
+    return Newest(newest_of(table))
 
 
 def _newest_number(directory: Path, suffix: str) -> int:
@@ -109,6 +138,32 @@ def _newest_delta(table: Path) -> int:
             if "txn" in action:
                 newest = max(newest, action["txn"]["version"])
     return newest
+
+
+def _newest_iceberg(table: Path) -> Newest:
+    """Return the newest batch of `main` and of the branches, from the newest metadata file."""
+    files = list((table / "metadata").glob("v*.metadata.json"))
+    if not files:
+        return Newest(-1)
+    newest = max(files, key=lambda path: int(path.name.removeprefix("v").partition(".")[0]))
+    metadata = json.loads(newest.read_text())
+    snapshots = {one["snapshot-id"]: one for one in metadata.get("snapshots", ())}
+    batches = {
+        name: _newest_batch(snapshots, ref["snapshot-id"])
+        for name, ref in metadata.get("refs", {}).items()
+    }
+    main = batches.pop("main", -1)
+    return Newest(main, max(batches.values(), default=-1))
+
+
+def _newest_batch(snapshots: dict[int, dict[str, Any]], newest: int) -> int:
+    """Return the newest batch of a snapshot and its ancestors."""
+    found = snapshots.get(newest)
+    while found is not None:
+        if COMMIT in found["summary"]:
+            return int(json.loads(found["summary"][COMMIT])["batch_id"])
+        found = snapshots.get(found.get("parent-snapshot-id"))
+    return -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +313,7 @@ class Campaign:
         self._bootstrap_servers = bootstrap_servers
         self._topic = f"killed-{uuid.uuid4().hex[:10]}"
         self._tables = TableDir(str(directory), table_format)
+        self._steps = steps_of(table_format)
         self._partitions = 2
         self._sent = 0
         plan = Plan(bootstrap_servers, self._topic, str(directory), table_format, BATCH_ROWS)
@@ -271,7 +327,7 @@ class Campaign:
         The order is random. A kill in the second run of a batch can find commits of the first run,
         which are later than the step. Such a kill does not count.
         """
-        aims: list[Step | None] = [step for step in Step for _ in range(each)]
+        aims: list[Step | None] = [step for step in self._steps for _ in range(each)]
         aims += [None] * anywhere
         self._rng.shuffle(aims)
         grow_at = len(aims) // 2

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.sinks.commit import Check, Sink
 from odradek.pipeline.sinks.delta import DeltaSink
+from odradek.pipeline.sinks.iceberg import IcebergSink
 from odradek.pipeline.sinks.ledgered import LedgeredTable
 from odradek.pipeline.tables import TableDir, TableFormat
 
@@ -21,8 +22,16 @@ class Step(StrEnum):
     """The steps of a batch between which a crash leaves different states."""
 
     BEFORE_TABLE = "before-table-commit"
+    TABLE_STAGED = "table-staged"
     TABLE_COMMITTED = "table-committed"
+    QUARANTINE_STAGED = "quarantine-staged"
     QUARANTINE_COMMITTED = "quarantine-committed"
+
+
+def steps_of(table_format: TableFormat) -> list[Step]:
+    """Return the steps of a format in order. Only Iceberg stages a batch in the table itself."""
+    staged = (Step.TABLE_STAGED, Step.QUARANTINE_STAGED)
+    return [one for one in Step if table_format is TableFormat.ICEBERG or one not in staged]
 
 
 AtStep = Callable[[Step, int], None]
@@ -60,6 +69,19 @@ class DeltaSinkWithoutTransactions(DeltaSink):
         return {}
 
 
+class IcebergSinkWithSteps(IcebergSink):
+    """A table that calls `at_staged` when a batch is on its branch, and not published."""
+
+    at_staged: Callable[[int], None]
+
+    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
+        def check_when_staged() -> None:
+            self.at_staged(commit.batch_id)
+            check()
+
+        super().append(rows, commit, check_when_staged)
+
+
 @dataclass(frozen=True, slots=True)
 class TableDirWithSteps(TableDir):
     """A table directory that calls `at_step` with each step and its batch id.
@@ -95,6 +117,11 @@ class TableDirWithSteps(TableDir):
         return table
 
     def _sink(self, spark: SparkSession, role: str) -> Sink:
+        if self.format is TableFormat.ICEBERG:
+            staged = Step.TABLE_STAGED if role == "table" else Step.QUARANTINE_STAGED
+            sink = IcebergSinkWithSteps(spark, self.path(role))
+            sink.at_staged = lambda batch_id: self.at_step(staged, batch_id)
+            return sink
         if self.forget_transactions:
             assert self.format is TableFormat.DELTA
             return DeltaSinkWithoutTransactions(spark, self.path(role), role)

@@ -63,6 +63,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.timeout(900)
 def test_ledger_and_rebuilt_checkpoint_as_commands(
     bootstrap_servers: str, topic: str, tmp_path: Path
 ) -> None:
@@ -144,7 +145,7 @@ def test_sql_creates_no_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--format", "csv"], "--format is delta or parquet"),
+        (["--format", "csv"], "--format is delta, iceberg or parquet"),
         (["--topics", ","], "--topics names no topic"),
         (["--schema", "@/nowhere.ddl"], "/nowhere.ddl cannot be read: No such file"),
         (["--kafka-option", "nonsense"], "--kafka-option takes key=value"),

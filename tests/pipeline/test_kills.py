@@ -15,7 +15,7 @@ from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
 from tests.pipeline.killed_ingest import Plan
 from tests.pipeline.killer import BATCH_ROWS, GAP_OF_STEP, Killer
-from tests.pipeline.steps import Step
+from tests.pipeline.steps import Step, steps_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +61,7 @@ def test_kill_in_any_gap_loses_nothing_and_doubles_nothing(
     killer, tables = make_killer(
         bootstrap_servers, topic, tmp_path, table_format, seed, mutant=False
     )
-    for step in Step:
+    for step in steps_of(table_format):
         assert killer.kill_at(step, 1).gap == GAP_OF_STEP[step]
     killer.kill_anywhere()
     killer.run_to_the_end()

@@ -19,7 +19,7 @@ from odradek.pipeline.progress import Progress
 from odradek.pipeline.sinks.commit import commits_of
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
-from tests.pipeline.steps import Step, TableDirWithSteps
+from tests.pipeline.steps import Step, TableDirWithSteps, steps_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,8 +110,9 @@ class Crash(Exception):
     """A simulated crash within the process of the test."""
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
-@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize(
+    ("table_format", "step"), [(one, step) for one in FORMATS for step in steps_of(one)]
+)
 def test_batch_that_failed_at_any_step_exists_once_after_a_restart_with_a_new_partition(
     spark: SparkSession,
     bootstrap_servers: str,

@@ -9,10 +9,8 @@ import pytest
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
-from odradek.pipeline.ledger.store import NOTHING
 from odradek.pipeline.sinks.commit import commits_of
 from odradek.pipeline.sinks.delta import DeltaSink, changes_rows
-from odradek.pipeline.sinks.iceberg import IcebergSink
 from odradek.pipeline.sinks.parquet import ParquetSink
 from odradek.pipeline.tables import TableDir, TableFormat
 
@@ -203,71 +201,6 @@ def test_batch_without_rows_is_committed_too(
     sink = sink_of(spark, tmp_path, table_format)
     assert in_table(sink) == []
     assert commits_of(sink) == [empty]
-
-
-def test_iceberg_refuses_a_batch_on_a_snapshot_that_is_no_longer_the_newest(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Two drivers have read the table at the same time, and both write a batch."""
-    open_table(spark, tmp_path, TableFormat.ICEBERG)
-    sinks = [IcebergSink(spark, str(tmp_path / "lake" / "table")) for _ in range(2)]
-    for epoch, sink in enumerate(sinks, 2):
-        sink.take_over(epoch, lambda: None)
-        sink.tail(NOTHING)
-    sinks[0].append(numbers(spark, 0, 3), commit_of(0), lambda: None)
-    with pytest.raises(PipelineError, match="Another program has changed"):
-        sinks[1].append(numbers(spark, 0, 3), commit_of(0), lambda: None)
-    assert in_table(sinks[1]) == [0, 1, 2]
-    assert commits_of(sinks[1]) == [commit_of(0)]
-
-
-def test_fenced_iceberg_table_takes_no_batch_that_was_being_written(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    open_table(spark, tmp_path, TableFormat.ICEBERG)
-    sink = IcebergSink(spark, str(tmp_path / "lake" / "table"))
-    sink.take_over(2, lambda: None)
-    sink.tail(NOTHING)
-    sink.fence("q")
-    with pytest.raises(PipelineError, match="Another program has changed"):
-        sink.append(numbers(spark, 0, 3), commit_of(0), lambda: None)
-    assert in_table(sink) == []
-
-
-def test_batch_of_a_former_owner_on_its_iceberg_branch_is_not_read_and_is_removed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    def lost() -> None:
-        raise PipelineError("another driver owns the directory")
-
-    open_table(spark, tmp_path, TableFormat.ICEBERG)
-    sink = IcebergSink(spark, str(tmp_path / "lake" / "table"))
-    sink.take_over(2, lambda: None)
-    sink.tail(NOTHING)
-    with pytest.raises(PipelineError, match="another driver"):
-        sink.append(numbers(spark, 0, 3), commit_of(0), lost)
-    assert in_table(sink) == []
-    assert sink.branches() == ["odradek_2"]
-    table = open_table(spark, tmp_path, TableFormat.ICEBERG, epoch=3)
-    assert sink.branches() == []
-    assert table.commit(numbers(spark, 0, 3), commit_of(0))
-    assert in_table(sink) == [0, 1, 2]
-
-
-def test_changes_of_an_iceberg_table_by_others_are_told_apart(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = open_table(spark, tmp_path, TableFormat.ICEBERG)
-    path = str(tmp_path / "lake" / "table")
-    table.commit(numbers(spark, 0, 3), commit_of(0))
-    numbers(spark, 100, 1).write.format("iceberg").mode("append").save(path)
-    assert not table.commit(numbers(spark, 0, 3), commit_of(0))
-    numbers(spark, 7, 1).write.format("iceberg").mode("overwrite").save(path)
-    with pytest.raises(PipelineError, match=r"changed .*: overwrite in version"):
-        table.commit(numbers(spark, 3, 3), commit_of(1))
-    table = open_table(spark, tmp_path, TableFormat.ICEBERG, epoch=3, accept_changes=True)
-    table.commit(numbers(spark, 3, 3), commit_of(1))
-    assert [one.split()[0] for one in table.store.state.accepted_changes] == ["overwrite"]
 
 
 def test_changes_of_a_delta_table_by_others_are_told_apart(

@@ -25,6 +25,7 @@ class TableInMemory:
         self.rows: list[object] = []
         self.fenced: set[str] = set()
         self.epochs: list[int] = []
+        self.on_expire: Callable[[], None] = lambda: None
 
     def prepare(self, schema: StructType) -> None: ...
 
@@ -47,6 +48,9 @@ class TableInMemory:
 
     def begin(self, commit: BatchCommit, check: Check) -> None:
         self.versions.append(commit)
+
+    def expire(self) -> None:
+        self.on_expire()
 
     def tail(self, position: int) -> Tail:
         commits: list[BatchCommit] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +37,22 @@ def test_old_batch_is_found_in_an_old_segment() -> None:
     assert not later.commit(ROWS, commit(3, 3, 4))
     with pytest.raises(PipelineError, match="t-0 had offsets 3 to 3 and now has offsets 3 to 8"):
         later.commit(ROWS, commit(3, 3, 9))
+
+
+def test_old_versions_are_removed_only_when_the_ledger_has_saved_their_commits() -> None:
+    sink, files = TableInMemory(), FilesInMemory()
+    table = open_table(sink, files)
+    unsaved: list[int] = []
+
+    def expire() -> None:
+        saved = sum(len(json.loads(text)["commits"]) for text in files.texts.values())
+        unsaved.append(len(sink.versions) - saved)
+
+    sink.on_expire = expire
+    for n in range(SEGMENT_COMMITS + 5):
+        table.commit(ROWS, commit(n, n, n + 1))
+    open_table(sink, files, epoch=2)
+    assert unsaved == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,8 @@ class LedgerStore:
                 f" {self._state.commits:,}: commit files were removed or restored. Bring the newest"
                 " copy of the whole directory back, or ingest into another directory."
             )
-        self._changes = tail.changes if tail.commits else (*self._changes, *tail.changes)
+        since = tail.changes if tail.commits else (*self._changes, *tail.changes)
+        self._changes = tuple(dict.fromkeys(since))  # a rollback is in the tail until a commit
         self._unsaved += tail.commits
         self._remember(tail.commits)
 

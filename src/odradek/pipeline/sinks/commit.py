@@ -45,6 +45,12 @@ class Sink(Protocol):
     def begin(self, commit: BatchCommit, check: Check) -> None:
         """Append the commit of a rebuilt checkpoint, which has no rows."""
 
+    def expire(self) -> None:
+        """Remove old versions of the table, if the format does not do so itself.
+
+        Call it after the ledger has saved their commits.
+        """
+
     def tail(self, position: int) -> Tail:
         """Return the commits after a position, oldest first."""
 

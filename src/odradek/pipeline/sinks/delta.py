@@ -95,6 +95,9 @@ class DeltaSink:
         writer = writer.options(**options)
         writer.option("userMetadata", commit.to_json()).save(self._path)
 
+    def expire(self) -> None:
+        """Do nothing: Delta removes old files of its log with its own checkpoints."""
+
     def _nothing(self) -> DataFrame:
         return empty_frame(self._spark, self.read().schema)
 

@@ -72,6 +72,7 @@ class LedgeredTable:
         self._store.refresh()
         self._check_changes()
         self._store.save()
+        self._sink.expire()
 
     def _check_changes(self) -> None:
         if self._store.changes and not self._accept_changes:
@@ -131,5 +132,6 @@ class LedgeredTable:
                 f"Batch {batch.batch_id} is not in {self._path} after its commit. Another program"
                 " changed the table. Run one ingest for each directory, and start this one again."
             )
-        self._store.save(at_least=SEGMENT_COMMITS)
+        if self._store.save(at_least=SEGMENT_COMMITS):
+            self._sink.expire()
         return True

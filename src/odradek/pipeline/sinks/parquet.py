@@ -76,6 +76,9 @@ class ParquetSink:
         self._directories.publish(self._epoch, commit.number, commit.to_json(), check)
         self._own.append(commit)
 
+    def expire(self) -> None:
+        """Do nothing: the table has no versions."""
+
     def tail(self, position: int) -> Tail:
         """Return the commits after a position.
 
