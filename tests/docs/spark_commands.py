@@ -77,9 +77,11 @@ def main() -> None:
     from typer.testing import CliRunner
 
     from odradek.cli.app import app
+    from odradek.pipeline.session import SessionOptions, open_session
 
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the JVM and commands print to stderr
+    open_session(SessionOptions(iceberg=True)).stop()  # a JVM loads packages only at its start
     for line in sys.stdin:
         command = json.loads(line)
         os.chdir(command["directory"])

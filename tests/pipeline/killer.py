@@ -147,7 +147,9 @@ def _newest_iceberg(table: Path) -> Newest:
         return Newest(-1)
     newest = max(files, key=lambda path: int(path.name.removeprefix("v").partition(".")[0]))
     metadata = json.loads(newest.read_text())
-    snapshots = {one["snapshot-id"]: one for one in metadata.get("snapshots", ())}
+    snapshots: dict[int | None, dict[str, Any]] = {
+        one["snapshot-id"]: one for one in metadata.get("snapshots", ())
+    }
     batches = {
         name: _newest_batch(snapshots, ref["snapshot-id"])
         for name, ref in metadata.get("refs", {}).items()
@@ -156,7 +158,7 @@ def _newest_iceberg(table: Path) -> Newest:
     return Newest(main, max(batches.values(), default=-1))
 
 
-def _newest_batch(snapshots: dict[int, dict[str, Any]], newest: int) -> int:
+def _newest_batch(snapshots: dict[int | None, dict[str, Any]], newest: int) -> int:
     """Return the newest batch of a snapshot and its ancestors."""
     found = snapshots.get(newest)
     while found is not None:

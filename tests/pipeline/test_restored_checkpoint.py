@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MakeTableDir = Callable[[TableFormat], TableDir]
-FORMATS = list(TableFormat)
+FORMATS = [TableFormat.DELTA, TableFormat.PARQUET]
+"""The checks of a batch are the same for each format. Iceberg's tests are in `sinks/` and `jobs/`.
+"""
 CLI_TIMEOUT_S = 600
 
 
@@ -138,7 +140,7 @@ def test_batch_planned_with_other_offsets_stops_the_job_until_the_checkpoint_is_
     assert check(spark, options) == 60
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("table_format", list(TableFormat))
 def test_older_copy_that_plans_the_same_batch_again_skips_it(
     spark: SparkSession,
     bootstrap_servers: str,
@@ -261,7 +263,7 @@ def test_repeated_batch_that_an_older_version_committed_is_skipped_with_a_warnin
     assert check(spark, options) == 30
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("table_format", list(TableFormat))
 def test_batch_without_records_is_committed_and_repeated_like_others(
     spark: SparkSession,
     bootstrap_servers: str,

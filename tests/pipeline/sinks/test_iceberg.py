@@ -85,6 +85,13 @@ def test_batch_of_a_former_owner_on_its_iceberg_branch_is_not_read_and_is_remove
     assert in_table(sink) == [0, 1, 2]
 
 
+def compact(spark: SparkSession, sink: IcebergSink) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
+    rewrite = actions.rewriteDataFiles(java_table(sink)).option("rewrite-all", "true")
+    assert rewrite.execute().rewrittenDataFilesCount() > 1
+
+
 def test_changes_of_an_iceberg_table_by_others_are_told_apart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -92,11 +99,12 @@ def test_changes_of_an_iceberg_table_by_others_are_told_apart(
     path = str(tmp_path / "lake" / "table")
     table.commit(numbers(spark, 0, 3), commit_of(0))
     numbers(spark, 100, 1).write.format("iceberg").mode("append").save(path)
+    compact(spark, IcebergSink(spark, path))
     assert not table.commit(numbers(spark, 0, 3), commit_of(0))
     numbers(spark, 7, 1).write.format("iceberg").mode("overwrite").save(path)
     with pytest.raises(PipelineError, match=r"changed .*: overwrite in version"):
         table.commit(numbers(spark, 3, 3), commit_of(1))
-    table = open_iceberg(spark, tmp_path, 3, accept_changes=True)
+    table = open_iceberg(spark, tmp_path, epoch=3, accept_changes=True)
     table.commit(numbers(spark, 3, 3), commit_of(1))
     assert [one.split()[0] for one in table.store.state.accepted_changes] == ["overwrite"]
 
