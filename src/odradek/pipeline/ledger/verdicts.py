@@ -86,8 +86,8 @@ def next_starts(
     Args:
         loaded: The next offset of the ledger, by topic and partition.
         known: The offsets of the checkpoint. They also have partitions without a batch.
-        partitions: The partitions of the topics. Those that neither ledger nor checkpoint has are
-            new. They begin at offset 0.
+        partitions: The partitions of the topics. A partition that neither ledger nor checkpoint has
+            is new, and begins at offset 0.
     """
     if not loaded and not known:
         return {}

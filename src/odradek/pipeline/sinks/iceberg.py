@@ -1,12 +1,11 @@
 """Iceberg tables, which take each batch once.
 
 The table is a Hadoop table: its metadata files under ``metadata/`` have numbers, and a new one is
-created by a rename that never replaces another. Iceberg's append would be repeated on top of a
-concurrent commit, so it cannot tell that another driver has written the same batch. A batch is
-therefore staged on the branch of the driver's epoch, which is at the snapshot of ``main`` that the
-ledger was read from. A fast-forward of ``main`` to the branch publishes it. Iceberg refuses the
-fast-forward if ``main`` has another snapshot by then, or if the metadata has another change since
-the fast-forward was prepared.
+created by a rename. Iceberg repeats a plain append on top of a concurrent commit, so two drivers
+could both append the same batch. A batch is therefore staged on the branch of the driver's epoch,
+which is at the snapshot of ``main`` that the ledger was read from. A fast-forward of ``main`` to
+the branch publishes it. Iceberg refuses the fast-forward if ``main`` has another snapshot by then,
+or if the metadata has another change since the fast-forward was prepared.
 
 The commit of a batch is a property of its snapshot (`COMMIT`). Positions of the ledger are sequence
 numbers of snapshots. They only increase, also if a table is rolled back.
@@ -16,9 +15,9 @@ snapshots after the ledger has saved their commits. The properties of the table 
 Other programs may expire snapshots too: the branch of the owner keeps the newest
 `BRANCH_SNAPSHOTS`, so that no commit is lost before the ledger has saved it.
 
-On a local file system Hadoop looks whether a file exists, and then renames. A driver that pauses in
-between, until another one has taken over, can replace the newest metadata file. The driver whose
-commit is replaced finds that its batch is missing, and stops.
+On HDFS the rename never replaces a file. On a local file system Hadoop looks whether the file
+exists, and then renames. A driver that pauses in between, until another one has taken over, can
+replace the newest metadata file. The other driver then finds that its batch is missing, and stops.
 
 States after a crash:
 
