@@ -28,7 +28,10 @@ SCHEMA = "n BIGINT NOT NULL, pad STRING"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of one run of the ingest. Without `stop_at` it does not stop."""
+    """The plan of one run of the ingest. Without `stop_at` it does not stop.
+
+    With `jars`, Spark does not resolve its packages, which takes some seconds of each run.
+    """
 
     bootstrap_servers: str
     topic: str
@@ -38,6 +41,13 @@ class Plan:
     stop_at: str | None = None
     stop_at_time: int = 1
     forget_transactions: bool = False
+    jars: str = ""
+
+    def spark_settings(self) -> dict[str, str]:
+        settings = {"spark.sql.codegen.wholeStage": "false"}
+        if self.jars:
+            settings |= {"spark.jars": self.jars, "spark.jars.packages": ""}
+        return settings
 
 
 class Reporter:
@@ -77,7 +87,7 @@ def main() -> None:
         java_options=SHORT_LIFE,
         jvm_log=log,
         iceberg=plan.table_format == TableFormat.ICEBERG,
-        extra={"spark.sql.codegen.wholeStage": "false"},
+        extra=plan.spark_settings(),
     )
     options = IngestOptions(
         bootstrap_servers=plan.bootstrap_servers,

@@ -1,6 +1,6 @@
-"""The ingest under SIGKILL: kills in each gap of a batch and at a random time.
+"""The ingest under SIGKILL: kills in each gap of a batch, and at a random time with one format.
 
-No row is lost or doubled. `docs/pipeline.md` has the results of a longer run.
+No row is lost or doubled. `docs/pipeline-exactly-once.md` has the results of a longer run.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def make_killer(
+    spark: SparkSession,
     bootstrap_servers: str,
     topic: str,
     tmp_path: Path,
@@ -40,6 +41,7 @@ def make_killer(
         table_format,
         BATCH_ROWS,
         forget_transactions=mutant,
+        jars=spark.conf.get("spark.jars") or "",
     )
     return Killer(plan, random.Random(seed)), TableDir(str(directory), table_format)
 
@@ -49,6 +51,7 @@ def compare(spark: SparkSession, bootstrap_servers: str, topic: str, tables: Tab
     return ledger.differences(in_topic, *ledger.read_tables(spark, tables))
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("table_format", list(TableFormat))
 def test_kill_in_any_gap_loses_nothing_and_doubles_nothing(
     spark: SparkSession,
@@ -59,11 +62,12 @@ def test_kill_in_any_gap_loses_nothing_and_doubles_nothing(
     seed: int,
 ) -> None:
     killer, tables = make_killer(
-        bootstrap_servers, topic, tmp_path, table_format, seed, mutant=False
+        spark, bootstrap_servers, topic, tmp_path, table_format, seed, mutant=False
     )
     for step in steps_of(table_format):
         assert killer.kill_at(step, 1).gap == GAP_OF_STEP[step]
-    killer.kill_anywhere()
+    if table_format is random.Random(seed).choice(list(TableFormat)):
+        killer.kill_anywhere()
     killer.run_to_the_end()
     assert compare(spark, bootstrap_servers, topic, tables) == []
 
@@ -74,7 +78,7 @@ def test_commits_without_the_batch_number_are_detected(
     """Without Delta's transaction ids a kill between the two commits doubles the batch."""
     table_format = TableFormat.DELTA
     killer, tables = make_killer(
-        bootstrap_servers, topic, tmp_path, table_format, seed, mutant=True
+        spark, bootstrap_servers, topic, tmp_path, table_format, seed, mutant=True
     )
     killer.kill_at(Step.TABLE_COMMITTED, 1)
     killer.run_to_the_end()

@@ -85,9 +85,14 @@ def test_batch_of_a_former_owner_on_its_iceberg_branch_is_not_read_and_is_remove
     assert in_table(sink) == [0, 1, 2]
 
 
+def java(spark: SparkSession) -> Any:
+    """Return the package org.apache.iceberg."""
+    context: Any = spark.sparkContext
+    return context._jvm.org.apache.iceberg
+
+
 def compact(spark: SparkSession, sink: IcebergSink) -> None:
-    jvm: Any = spark.sparkContext._jvm
-    actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
+    actions = java(spark).spark.actions.SparkActions.get(spark._jsparkSession)
     rewrite = actions.rewriteDataFiles(java_table(sink)).option("rewrite-all", "true")
     assert rewrite.execute().rewrittenDataFilesCount() > 1
 
@@ -104,9 +109,15 @@ def test_changes_of_an_iceberg_table_by_others_are_told_apart(
     numbers(spark, 7, 1).write.format("iceberg").mode("overwrite").save(path)
     with pytest.raises(PipelineError, match=r"changed .*: overwrite in version"):
         table.commit(numbers(spark, 3, 3), commit_of(1))
-    table = open_iceberg(spark, tmp_path, epoch=3, accept_changes=True)
+    everything = java(spark).expressions.Expressions.alwaysTrue()
+    java_table(IcebergSink(spark, path)).newDelete().deleteFromRowFilter(everything).commit()
+    with pytest.raises(PipelineError, match=r"overwrite in version \d+, delete in version \d+\."):
+        open_iceberg(spark, tmp_path, 3)
+    table = open_iceberg(spark, tmp_path, 4, accept_changes=True)
     table.commit(numbers(spark, 3, 3), commit_of(1))
-    assert [one.split()[0] for one in table.store.state.accepted_changes] == ["overwrite"]
+    changes = [one.split()[0] for one in table.store.state.accepted_changes]
+    assert changes == ["overwrite", "delete"]
+    assert in_table(IcebergSink(spark, path)) == [3, 4, 5]
 
 
 def commit_of_another_driver(spark: SparkSession, tmp_path: Path) -> None:
