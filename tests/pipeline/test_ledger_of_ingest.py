@@ -145,7 +145,7 @@ def test_topic_that_was_deleted_is_told_apart(
     assert problem_texts(lines) == [f"{topic}-0: the topic does not exist"]
 
 
-@pytest.mark.parametrize("name", ["metadata", "offsets/1", "commits/1", "sources/0/0"])
+@pytest.mark.parametrize("name", ["metadata", "offsets/1"])
 def test_torn_checkpoint_is_refused_and_can_be_rebuilt(
     spark: SparkSession, bootstrap_servers: str, topic: str, table_dir: MakeTableDir, name: str
 ) -> None:
@@ -163,7 +163,7 @@ def test_torn_checkpoint_is_refused_and_can_be_rebuilt(
 
 @pytest.mark.parametrize(
     ("table_format", "produced"),
-    [*((one, range(20, 30)) for one in FORMATS), (TableFormat.PARQUET, range(0))],
+    [(TableFormat.ICEBERG, range(20, 30)), (TableFormat.PARQUET, range(0))],
 )
 def test_table_rolled_back_to_an_older_copy_is_refused_and_its_rows_can_be_loaded_again(
     spark: SparkSession,
