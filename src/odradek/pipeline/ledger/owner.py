@@ -162,6 +162,10 @@ class Owner:
     def epoch(self) -> int:
         return self._record.epoch
 
+    @property
+    def directory(self) -> str:
+        return self._directory
+
     def check(self) -> None:
         """Raise PipelineError if a driver with a higher epoch owns the directory."""
         newest = newest_epoch(self._files, self._directory)
@@ -326,7 +330,15 @@ class Heartbeat:
             try:
                 self._owner.beat()
             except PipelineError as error:
-                logger.warning("%s", error)
+                directory = self._owner.directory
+                logger.warning(
+                    "the ingest into %s stops before its next commit: %s", directory, error
+                )
                 return
             except self._failures as error:
-                logger.warning("The lease could not be renewed: %s.", error)
+                logger.warning(
+                    "the lease of %s could not be renewed, the next attempt is in %d s: %s",
+                    self._owner.directory,
+                    self._interval_s,
+                    error,
+                )
