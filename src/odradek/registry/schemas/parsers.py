@@ -1,0 +1,106 @@
+"""Parses a schema of any kind, and keeps parsed schemas in a cache that is limited in bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+
+from odradek.registry.schemas import avro, json_schema, protobuf
+from odradek.registry.schemas.parsed import ParsedSchema, ResolvedReference, SchemaKind
+
+CACHE_BYTES_MAX = 24 * 1_048_576
+"""Maximum estimated size of all parsed schemas in the cache of one `Parsers`."""
+
+BYTES_PER_CHARACTER = 24
+"""Estimated memory of a parsed schema per character of its text and of its references."""
+
+BYTES_PER_SCHEMA = 2_048
+"""Estimated memory of a parsed schema with an empty text."""
+
+Parse = Callable[[str, tuple[ResolvedReference, ...]], ParsedSchema]
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    kind: SchemaKind
+    text: str
+    references: tuple[ResolvedReference, ...]
+    stored: bool
+
+    def weight(self) -> int:
+        texts = sum(len(each.text) + len(each.name) for each in self.references)
+        return BYTES_PER_SCHEMA + BYTES_PER_CHARACTER * (len(self.text) + texts)
+
+
+class Parsers:
+    """The parser of each kind behind one cache.
+
+    Several threads may use one instance. Two threads that miss the same schema at the same time
+    both parse it, and the cache keeps one of the results.
+    """
+
+    def __init__(self, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
+        self._parsers: dict[SchemaKind, Parse] = {
+            SchemaKind.AVRO: avro.parse,
+            SchemaKind.JSON: json_schema.parse,
+            SchemaKind.PROTOBUF: protobuf.parse,
+        }
+        self._stored_parsers: dict[SchemaKind, Parse] = {
+            **self._parsers,
+            SchemaKind.AVRO: avro.parse_stored,
+        }
+        self._cache_bytes_max = cache_bytes_max
+        self._lock = Lock()
+        self._cached: OrderedDict[_Key, ParsedSchema] = OrderedDict()
+        self._cached_bytes = 0
+
+    @property
+    def cached_bytes(self) -> int:
+        """Estimated size of the parsed schemas in the cache."""
+        return self._cached_bytes
+
+    def parse(
+        self,
+        kind: SchemaKind,
+        text: str,
+        references: tuple[ResolvedReference, ...] = (),
+        *,
+        stored: bool = False,
+    ) -> ParsedSchema:
+        """Return the parsed schema from the cache, or parse it.
+
+        Args:
+            kind: The kind of the schema.
+            text: The text of the schema.
+            references: The texts of all references, transitively, in the order of dependency.
+            stored: The text was registered before. Names and defaults, which earlier versions of
+                Confluent's registry did not validate, are not validated again.
+
+        Raises:
+            InvalidSchema: The text is not a valid schema of its kind.
+        """
+        key = _Key(kind, text, references, stored)
+        with self._lock:
+            found = self._cached.get(key)
+            if found is not None:
+                self._cached.move_to_end(key)
+                return found
+        parse = self._stored_parsers[kind] if stored else self._parsers[kind]
+        parsed = parse(text, references)
+        self._keep(key, parsed)
+        return parsed
+
+    def _keep(self, key: _Key, parsed: ParsedSchema) -> None:
+        weight = key.weight()
+        if weight > self._cache_bytes_max:
+            return
+        with self._lock:
+            if key in self._cached:
+                return
+            self._cached[key] = parsed
+            self._cached_bytes += weight
+            while self._cached_bytes > self._cache_bytes_max:
+                oldest, _ = self._cached.popitem(last=False)
+                self._cached_bytes -= oldest.weight()
