@@ -65,7 +65,7 @@ class Leader:
 
     Attributes:
         url: The URL to which followers forward writes.
-        epoch: The number of take-overs up to this one. It increases by at least one each time.
+        epoch: The epoch of the leader that was known before, plus one. It is for log lines.
     """
 
     url: str
@@ -216,6 +216,7 @@ class AnnounceWriter:
 
     term: int
     position: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +247,7 @@ class WakeAt:
 
 
 Effect = (
-    ReadToEnd
-    | FencePredecessor
-    | AnnounceWriter
-    | StartWriting
-    | StopWriting
-    | LeaveGroup
-    | WakeAt
+    ReadToEnd | FencePredecessor | AnnounceWriter | StartWriting | StopWriting | LeaveGroup | WakeAt
 )
 Step = tuple[ElectionState, tuple[Effect, ...]]
 
@@ -270,23 +265,17 @@ def step(state: ElectionState, event: Event, now_ms: float) -> Step:
             return _assigned(state)
         case PartitionRevoked():
             return _revoked(state, event.reason)
-        case LogRead():
-            return _log_read(state, event)
-        case PredecessorFenced():
-            if state.phase is Phase.FENCING and event.term == state.term:
-                return replace(state, phase=Phase.CATCHING_UP), (ReadToEnd(state.term),)
-        case Announced():
-            if state.phase is Phase.ANNOUNCING and event.term == state.term:
-                writing = replace(state, phase=Phase.WRITING, failures=0, leader=event.leader)
-                return writing, (StartWriting(state.term),)
-        case StepFailed():
-            if state.phase in CAN_FAIL and event.term == state.term:
-                return _failed(state, event, now_ms)
         case LeaderRead():
             return _leader_read(state, event.leader), ()
         case TimePassed():
             if state.phase is Phase.PAUSING and now_ms >= state.retry_at_ms:
                 return _take_over(state)
+        case StepFailed():
+            if state.phase in CAN_FAIL and event.term == state.term:
+                return _failed(state, event, now_ms)
+        case _:
+            if event.term == state.term:
+                return _succeeded(state, event)
     return state, ()
 
 
@@ -301,6 +290,24 @@ def _take_over(state: ElectionState) -> Step:
     return replace(state, phase=Phase.READING, term=term), (ReadToEnd(term),)
 
 
+def _succeeded(state: ElectionState, event: LogRead | PredecessorFenced | Announced) -> Step:
+    """Return the next step of the take-over. Repeated and late results change nothing."""
+    term = state.term
+    match state.phase, event:
+        case Phase.READING, LogRead():
+            return replace(state, phase=Phase.FENCING), (FencePredecessor(term),)
+        case Phase.FENCING, PredecessorFenced():
+            return replace(state, phase=Phase.CATCHING_UP), (ReadToEnd(term),)
+        case Phase.CATCHING_UP, LogRead(position=position):
+            epoch = 1 if state.leader is None else state.leader.epoch + 1
+            announcing = replace(state, phase=Phase.ANNOUNCING)
+            return announcing, (AnnounceWriter(term, position, epoch),)
+        case Phase.ANNOUNCING, Announced(leader=leader):
+            writing = replace(state, phase=Phase.WRITING, failures=0, leader=leader)
+            return writing, (StartWriting(term),)
+    return state, ()
+
+
 def _revoked(state: ElectionState, reason: str) -> Step:
     following = replace(state, phase=Phase.FOLLOWING, failures=0)
     return following, _stop(state, reason)
@@ -308,17 +315,6 @@ def _revoked(state: ElectionState, reason: str) -> Step:
 
 def _stop(state: ElectionState, reason: str) -> tuple[Effect, ...]:
     return (StopWriting(state.term, reason),) if state.phase in HAS_PRODUCER else ()
-
-
-def _log_read(state: ElectionState, event: LogRead) -> Step:
-    if event.term != state.term:
-        return state, ()
-    if state.phase is Phase.READING:
-        return replace(state, phase=Phase.FENCING), (FencePredecessor(state.term),)
-    if state.phase is Phase.CATCHING_UP:
-        announcing = replace(state, phase=Phase.ANNOUNCING)
-        return announcing, (AnnounceWriter(state.term, event.position),)
-    return state, ()
 
 
 def _failed(state: ElectionState, event: StepFailed, now_ms: float) -> Step:
@@ -335,7 +331,8 @@ def _failed(state: ElectionState, event: StepFailed, now_ms: float) -> Step:
 
 
 def _leader_read(state: ElectionState, leader: Leader) -> ElectionState:
-    """Return the state with a leader that was read, unless a newer one is known."""
-    if state.leader is not None and leader.epoch < state.leader.epoch:
-        return state
-    return replace(state, leader=leader)
+    """Return the state with a leader that was read.
+
+    The read of a writer may have begun before it committed its own URL.
+    """
+    return state if state.phase is Phase.WRITING else replace(state, leader=leader)
