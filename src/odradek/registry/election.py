@@ -27,9 +27,8 @@ from enum import StrEnum
 
 FAILURES_MAX = 3
 """Take-overs that fail in a row before the candidate leaves the group."""
-PAUSE_MS_MIN = 250.0
+PAUSE_MS = 250.0
 """Pause after the first failure. It doubles with each further failure."""
-PAUSE_MS_MAX = 4_000.0
 FENCED_PAUSE_MS = 3_000.0
 """Pause after another producer has fenced this instance.
 
@@ -322,7 +321,7 @@ def _failed(state: ElectionState, event: StepFailed, now_ms: float) -> Step:
     failures = state.failures + 1
     if failures >= FAILURES_MAX:
         return replace(state, phase=Phase.LEAVING, failures=0), (*stopping, LeaveGroup())
-    pause_ms = min(PAUSE_MS_MIN * 2.0 ** (failures - 1), PAUSE_MS_MAX)
+    pause_ms = PAUSE_MS * 2.0 ** (failures - 1)
     if event.is_fenced:
         pause_ms = max(pause_ms, FENCED_PAUSE_MS)
     retry_at_ms = now_ms + pause_ms
