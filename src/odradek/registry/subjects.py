@@ -126,5 +126,17 @@ def normalize_context(text: str) -> str:
     return "" if name == DEFAULT_CONTEXT else f":{name}:"
 
 
+def has_prefix(subject: QualifiedSubject, prefix: str) -> bool:
+    """Whether a subject begins with the prefix of a request.
+
+    ``:*:or`` matches ``or...`` in all contexts, ``:.sales:or`` in one, ``or`` in the default
+    context. ``:.sa`` without a second colon matches all subjects of contexts with this beginning.
+    """
+    if prefix.startswith(CONTEXT_PREFIX) and ":" not in prefix[1:]:
+        return subject.context.startswith(prefix[1:])
+    parsed = QualifiedSubject.parse(prefix)
+    return parsed.context in (WILDCARD, subject.context) and subject.name.startswith(parsed.name)
+
+
 def _is_control(character: str) -> bool:
     return unicodedata.category(character) == "Cc"
