@@ -1,0 +1,251 @@
+"""Reader of the topic of the schemas, on a thread of its own.
+
+The thread reads partition 0 from its beginning with ``isolation.level=read_committed``, decodes the
+records and passes them to the event loop in batches. The event loop applies them to the state.
+Records that do not decode are counted and logged once. They are never rewritten.
+
+The end of the log is the last stable offset. A position may therefore pass offsets that have no
+record: markers of transactions, aborted records and records that compaction has removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+from odradek.registry.kafka_errors import RepeatedErrors, joined
+from odradek.registry.kafka_settings import KafkaSettings, RefusedSetting
+from odradek.registry.records import Foreign, Record, decode
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message
+
+logger = logging.getLogger(__name__)
+
+BATCH_RECORDS_MAX = 200
+"""Maximum number of records of a batch, which the event loop applies in one time slice."""
+BATCHES_MAX = 4
+"""Maximum number of batches that wait for the event loop. The thread waits above it."""
+POLL_S = 0.05
+"""Time after which the thread looks for requests and for its end, if no record arrives."""
+END_OFFSET_TIMEOUT_S = 5.0
+FOREIGN_LINES_MAX = 100
+"""Maximum number of log lines about records that do not decode. Further ones are only counted."""
+PARTITION = 0
+
+
+class LogLost(Exception):
+    """The topic no longer has the records that were read. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Records in the order of the log.
+
+    Attributes:
+        records: Offset and record.
+        position: The offset that is read next.
+        is_end: Whether `position` was the end of the log when it was read.
+    """
+
+    records: tuple[tuple[int, Record | Foreign], ...]
+    position: int
+    is_end: bool
+
+
+class SchemasLog:
+    """The thread that reads the log.
+
+    `start`, `end_offset` and `close` belong to the event loop, on which `apply` and `fail` are
+    called.
+
+    Args:
+        settings: The cluster and the topic.
+        apply: Receives each batch.
+        fail: Receives the error after which the thread has ended.
+        monotonic_ms: The clock of the intervals of log lines, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        apply: Callable[[LogBatch], None],
+        fail: Callable[[Exception], None],
+        monotonic_ms: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._apply = apply
+        self._fail = fail
+        self._errors = RepeatedErrors(settings, monotonic_ms)
+        self._free = threading.BoundedSemaphore(BATCHES_MAX)
+        self._requests: SimpleQueue[Future[int]] = SimpleQueue()
+        self._is_ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="odradek-registry-log", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._position = 0
+        self.foreign_records = 0
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def end_offset(self) -> int:
+        """Return the end of the log, which includes all transactions that were committed before.
+
+        Raises:
+            TimeoutError: No broker has responded.
+        """
+        request: Future[int] = Future()
+        self._requests.put(request)
+        async with asyncio.timeout(END_OFFSET_TIMEOUT_S + 1.0):
+            return await asyncio.wrap_future(request)
+
+    async def close(self, timeout_s: float) -> None:
+        """End the thread. Return after `timeout_s` seconds even if it has not ended."""
+        self._is_ended.set()
+        if self._thread.ident is not None:
+            await joined(self._thread, timeout_s)
+
+    # --- on the thread ---
+
+    def _run(self) -> None:
+        try:
+            consumer = self._make_consumer()
+        except RefusedSetting as error:
+            self._post_failure(error)
+            return
+        try:
+            while not self._is_ended.is_set():
+                self._answer(consumer)
+                self._read(consumer)
+        except Exception as error:  # noqa: BLE001 - raised on the event loop
+            self._post_failure(error)
+        finally:
+            consumer.close()
+            self._finish(TimeoutError("the reader of the log has ended"))
+
+    def _make_consumer(self) -> Consumer:
+        from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+        try:
+            consumer = Consumer({**self._settings.reader(), "error_cb": self._errors.report})
+        except KafkaException as error:
+            raise self._settings.invalid(error.args[0].str()) from None
+        consumer.assign([TopicPartition(self._settings.topic, PARTITION, OFFSET_BEGINNING)])
+        return consumer
+
+    def _read(self, consumer: Consumer) -> None:
+        """Wait for a record, and pass it and the records that have arrived with it on."""
+        first = consumer.poll(POLL_S)
+        if first is None:
+            return
+        # `consume` alone would wait until the batch is full or its time is over.
+        messages = [first, *consumer.consume(BATCH_RECORDS_MAX - 1, 0)]
+        records: list[tuple[int, Record | Foreign]] = []
+        is_end = False
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(self._decoded(message))
+                self._position, is_end = message.offset() + 1, False
+            elif self._is_end(error):
+                self._position, is_end = message.offset(), True
+        if records or is_end:
+            self._post(LogBatch(tuple(records), self._position, is_end))
+
+    def _decoded(self, message: Message) -> tuple[int, Record | Foreign]:
+        offset: int = message.offset()
+        record = decode(message.key(), message.value())
+        if isinstance(record, Foreign):
+            self.foreign_records += 1
+            if self.foreign_records <= FOREIGN_LINES_MAX:
+                logger.warning(
+                    "the record at offset %d of topic '%s' is skipped, because %s",
+                    offset,
+                    self._settings.topic,
+                    record.reason,
+                )
+            if self.foreign_records == FOREIGN_LINES_MAX:
+                logger.warning(
+                    "further records of topic '%s' that are skipped have no line",
+                    self._settings.topic,
+                )
+        return offset, record
+
+    def _is_end(self, error: KafkaError) -> bool:
+        """Return whether an error is the end of the log. Log other errors.
+
+        Raises:
+            LogLost: The topic has been truncated or created again.
+        """
+        from confluent_kafka import KafkaError as Kafka
+
+        if error.code() == Kafka._PARTITION_EOF:
+            return True
+        lost = (Kafka._AUTO_OFFSET_RESET, Kafka._LOG_TRUNCATION, Kafka.OFFSET_OUT_OF_RANGE)
+        if error.fatal() or error.code() in lost:
+            raise LogLost(
+                f"Topic '{self._settings.topic}' no longer has the records that were read up to"
+                f" offset {self._position} ({self._settings.hide(error.str())}). It was truncated"
+                " or created again. Start the registry again to read it from its beginning."
+            )
+        self._errors.report(error)
+        return False
+
+    def _answer(self, consumer: Consumer) -> None:
+        """Answer the requests for the end offset with one request to the broker."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        if self._requests.empty():
+            return
+        partition = TopicPartition(self._settings.topic, PARTITION)
+        try:
+            _, end = consumer.get_watermark_offsets(partition, timeout=END_OFFSET_TIMEOUT_S)
+        except KafkaException as error:
+            self._finish(TimeoutError(self._settings.hide(error.args[0].str())))
+        else:
+            self._finish(end)
+
+    def _finish(self, result: int | TimeoutError) -> None:
+        """Pass the result to the requests that were made before the request to the broker."""
+        with contextlib.suppress(Empty):
+            while True:
+                request = self._requests.get_nowait()
+                if not request.set_running_or_notify_cancel():
+                    continue
+                if isinstance(result, int):
+                    request.set_result(result)
+                else:
+                    request.set_exception(result)
+
+    def _post(self, batch: LogBatch) -> None:
+        """Pass a batch to the event loop, as soon as it has applied enough earlier ones."""
+        while not self._free.acquire(timeout=POLL_S):
+            if self._is_ended.is_set():
+                return
+        self._call_soon(lambda: self._applied(batch))
+
+    def _post_failure(self, error: Exception) -> None:
+        self._call_soon(lambda: self._fail(error))
+
+    def _call_soon(self, call: Callable[[], None]) -> None:
+        assert self._loop is not None, "the log was started"
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:  # the event loop is closed
+            self._is_ended.set()
+
+    # --- on the event loop ---
+
+    def _applied(self, batch: LogBatch) -> None:
+        self._free.release()
+        if not self._is_ended.is_set():
+            self._apply(batch)
