@@ -130,7 +130,8 @@ class SchemasLog:
             self._post_failure(error)
         finally:
             consumer.close()
-            self._finish(TimeoutError("the reader of the log has ended"))
+            ended = TimeoutError("the reader of the log has ended")
+            _settle(self._taken_requests(), ended)
 
     def _make_consumer(self) -> Consumer:
         from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
@@ -201,30 +202,29 @@ class SchemasLog:
         return False
 
     def _answer(self, consumer: Consumer) -> None:
-        """Answer the requests for the end offset with one request to the broker."""
+        """Answer the requests for the end offset with one request to the broker.
+
+        Requests that arrive in the meantime need a later end.
+        """
         from confluent_kafka import KafkaException, TopicPartition
 
-        if self._requests.empty():
+        requests = self._taken_requests()
+        if not requests:
             return
         partition = TopicPartition(self._settings.topic, PARTITION)
         try:
             _, end = consumer.get_watermark_offsets(partition, timeout=END_OFFSET_TIMEOUT_S)
         except KafkaException as error:
-            self._finish(TimeoutError(self._settings.hide(error.args[0].str())))
+            _settle(requests, TimeoutError(self._settings.hide(error.args[0].str())))
         else:
-            self._finish(end)
+            _settle(requests, end)
 
-    def _finish(self, result: int | TimeoutError) -> None:
-        """Pass the result to the requests that were made before the request to the broker."""
+    def _taken_requests(self) -> list[Future[int]]:
+        requests: list[Future[int]] = []
         with contextlib.suppress(Empty):
             while True:
-                request = self._requests.get_nowait()
-                if not request.set_running_or_notify_cancel():
-                    continue
-                if isinstance(result, int):
-                    request.set_result(result)
-                else:
-                    request.set_exception(result)
+                requests.append(self._requests.get_nowait())
+        return requests
 
     def _post(self, batch: LogBatch) -> None:
         """Pass a batch to the event loop, as soon as it has applied enough earlier ones."""
@@ -249,3 +249,13 @@ class SchemasLog:
         self._free.release()
         if not self._is_ended.is_set():
             self._apply(batch)
+
+
+def _settle(requests: list[Future[int]], result: int | TimeoutError) -> None:
+    for each in requests:
+        if not each.set_running_or_notify_cancel():
+            continue
+        if isinstance(result, int):
+            each.set_result(result)
+        else:
+            each.set_exception(result)
