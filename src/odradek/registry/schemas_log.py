@@ -2,7 +2,7 @@
 
 The thread reads partition 0 from its beginning with ``isolation.level=read_committed``, decodes the
 records and passes them to the event loop in batches. The event loop applies them to the state.
-Records that do not decode are counted and logged once. They are never rewritten.
+Records that do not decode are passed on as `Foreign`.
 
 The end of the log is the last stable offset. A position may therefore pass offsets that have no
 record: markers of transactions, aborted records and records that compaction has removed.
@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.registry.kafka_errors import RepeatedErrors, joined
 from odradek.registry.kafka_settings import KafkaSettings, RefusedSetting
@@ -27,8 +26,6 @@ from odradek.registry.records import Foreign, Record, decode
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
-logger = logging.getLogger(__name__)
-
 BATCH_RECORDS_MAX = 200
 """Maximum number of records of a batch, which the event loop applies in one time slice."""
 BATCHES_MAX = 4
@@ -36,8 +33,6 @@ BATCHES_MAX = 4
 POLL_S = 0.05
 """Time after which the thread looks for requests and for its end, if no record arrives."""
 END_OFFSET_TIMEOUT_S = 5.0
-FOREIGN_LINES_MAX = 100
-"""Maximum number of log lines about records that do not decode. Further ones are only counted."""
 PARTITION = 0
 
 
@@ -45,17 +40,25 @@ class LogLost(Exception):
     """The topic no longer has the records that were read. The message is one line."""
 
 
+class LogEntry(NamedTuple):
+    """A record, its offset, and its timestamp in milliseconds since 1970 if it has one."""
+
+    offset: int
+    record: Record | Foreign
+    timestamp_ms: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class LogBatch:
     """Records in the order of the log.
 
     Attributes:
-        records: Offset and record.
+        entries: The records.
         position: The offset that is read next.
         is_end: Whether `position` was the end of the log when it was read.
     """
 
-    records: tuple[tuple[int, Record | Foreign], ...]
+    entries: tuple[LogEntry, ...]
     position: int
     is_end: bool
 
@@ -90,7 +93,6 @@ class SchemasLog:
         self._thread = threading.Thread(target=self._run, name="odradek-registry-log", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._position = 0
-        self.foreign_records = 0
 
     def start(self) -> None:
         """Begin to read."""
@@ -150,36 +152,17 @@ class SchemasLog:
             return
         # `consume` alone would wait until the batch is full or its time is over.
         messages = [first, *consumer.consume(BATCH_RECORDS_MAX - 1, 0)]
-        records: list[tuple[int, Record | Foreign]] = []
+        entries: list[LogEntry] = []
         is_end = False
         for message in messages:
             error = message.error()
             if error is None:
-                records.append(self._decoded(message))
+                entries.append(_entry(message))
                 self._position, is_end = message.offset() + 1, False
             elif self._is_end(error):
                 self._position, is_end = message.offset(), True
-        if records or is_end:
-            self._post(LogBatch(tuple(records), self._position, is_end))
-
-    def _decoded(self, message: Message) -> tuple[int, Record | Foreign]:
-        offset: int = message.offset()
-        record = decode(message.key(), message.value())
-        if isinstance(record, Foreign):
-            self.foreign_records += 1
-            if self.foreign_records <= FOREIGN_LINES_MAX:
-                logger.warning(
-                    "the record at offset %d of topic '%s' is skipped, because %s",
-                    offset,
-                    self._settings.topic,
-                    record.reason,
-                )
-            if self.foreign_records == FOREIGN_LINES_MAX:
-                logger.warning(
-                    "further records of topic '%s' that are skipped have no line",
-                    self._settings.topic,
-                )
-        return offset, record
+        if entries or is_end:
+            self._post(LogBatch(tuple(entries), self._position, is_end))
 
     def _is_end(self, error: KafkaError) -> bool:
         """Return whether an error is the end of the log. Log other errors.
@@ -259,3 +242,9 @@ def _settle(requests: list[Future[int]], result: int | TimeoutError) -> None:
             each.set_result(result)
         else:
             each.set_exception(result)
+
+
+def _entry(message: Message) -> LogEntry:
+    kind, timestamp_ms = message.timestamp()
+    record = decode(message.key(), message.value())
+    return LogEntry(message.offset(), record, timestamp_ms if kind else None)
