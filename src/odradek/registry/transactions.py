@@ -25,16 +25,23 @@ COMMITS_MAX = 2
 EncodedRecord = tuple[bytes, bytes | None]
 
 
-class WriterFenced(Exception):
-    """Another producer with the transactional id has begun. Nothing more can be written."""
+class WriterLost(Exception):
+    """The producer cannot be used any longer.
 
+    Attributes:
+        is_fenced: Whether another producer with the transactional id has begun.
+        may_be_written: Whether the transaction may be committed, because the response to the
+            commit is missing.
+    """
 
-class OutcomeUnknown(Exception):
-    """The brokers did not respond, so a transaction may be committed or aborted."""
+    def __init__(self, reason: str, *, is_fenced: bool, may_be_written: bool) -> None:
+        super().__init__(reason)
+        self.is_fenced = is_fenced
+        self.may_be_written = may_be_written
 
 
 class WriteRefused(Exception):
-    """A transaction was aborted, because the brokers refused a record. The producer continues."""
+    """A transaction was aborted, because the brokers refused it. The producer continues."""
 
 
 class RecordTooLarge(WriteRefused):
@@ -58,7 +65,7 @@ class TransactionalProducer:
         """Fence earlier producers and abort their open transaction.
 
         Raises:
-            WriterFenced, OutcomeUnknown: See the classes.
+            WriterLost: The brokers do not respond, or another producer has begun.
             RefusedSetting: A Kafka property is not valid.
         """
         from confluent_kafka import KafkaException, Producer
@@ -71,7 +78,7 @@ class TransactionalProducer:
         try:
             producer.init_transactions(CALL_TIMEOUT_S)
         except KafkaException as error:
-            raise self._final(error) from None
+            raise self._lost(error.args[0], may_be_written=False) from None
         self._producer = producer
 
     def announce(self, position: int, leader: Leader, group_metadata: object) -> None:
@@ -83,7 +90,7 @@ class TransactionalProducer:
             group_metadata: The membership of this instance, as confluent-kafka returns it.
 
         Raises:
-            WriterFenced, OutcomeUnknown: See the classes.
+            WriterLost: See the class.
             WriteRefused: The membership has changed in the meantime.
         """
         from confluent_kafka import KafkaException, TopicPartition
@@ -94,7 +101,7 @@ class TransactionalProducer:
             producer.begin_transaction()
             producer.send_offsets_to_transaction([offset], group_metadata, CALL_TIMEOUT_S)
         except KafkaException as error:
-            raise self._aborted(error) from None
+            raise self._aborted(error.args[0]) from None
         self._commit()
 
     def write(self, records: Sequence[EncodedRecord]) -> int:
@@ -104,7 +111,7 @@ class TransactionalProducer:
             records: Key and value, at least one.
 
         Raises:
-            WriterFenced, OutcomeUnknown, WriteRefused: See the classes.
+            WriterLost, WriteRefused: See the classes.
         """
         from confluent_kafka import KafkaException
 
@@ -120,20 +127,28 @@ class TransactionalProducer:
             for key, value in records:
                 producer.produce(self._settings.topic, value, key, PARTITION, on_delivery=delivered)
             producer.flush(CALL_TIMEOUT_S)
-        except (KafkaException, BufferError) as error:
-            raise self._aborted(error) from None
+        except BufferError:
+            raise self._aborted(None) from None
+        except KafkaException as error:
+            raise self._aborted(error.args[0]) from None
         self._commit()
         if len(offsets) != len(records):
-            raise OutcomeUnknown("the brokers have not confirmed all records of a transaction")
+            raise WriterLost(
+                f"{len(records)} records were committed, but the brokers have confirmed"
+                f" {len(offsets)}",
+                is_fenced=False,
+                may_be_written=True,
+            )
         return max(offsets)
 
     def close(self) -> None:
-        """Drop the producer. An open transaction ends by its timeout or by the next producer."""
+        """Drop the producer. The next producer aborts an open transaction."""
         self._producer = None
 
     @property
     def _fenced_producer(self) -> Producer:
-        assert self._producer is not None, "earlier producers were fenced"
+        if self._producer is None:
+            raise WriterLost("the producer is closed", is_fenced=False, may_be_written=False)
         return self._producer
 
     def _commit(self) -> None:
@@ -145,51 +160,49 @@ class TransactionalProducer:
             except KafkaException as error:
                 kafka_error = error.args[0]
                 if kafka_error.txn_requires_abort():
-                    raise self._aborted(error) from None
+                    raise self._aborted(kafka_error) from None
                 if not kafka_error.retriable() or attempt == COMMITS_MAX:
-                    raise self._final(error) from None
+                    raise self._lost(kafka_error, may_be_written=True) from None
             else:
                 return
 
-    def _aborted(self, cause: KafkaException | BufferError) -> Exception:
-        """Abort the transaction after an error, and return the error of the call."""
+    def _aborted(self, cause: KafkaError | None) -> WriterLost | WriteRefused:
+        """Abort a transaction that was not committed, and return the error of the call.
+
+        Args:
+            cause: The error of the producer. None: its queue is full.
+        """
         from confluent_kafka import KafkaException
 
-        if isinstance(cause, KafkaException) and _is_fenced(cause.args[0]):
-            return self._final(cause)
+        if cause is not None and (cause.fatal() or _is_fenced(cause)):
+            return self._lost(cause, may_be_written=False)
         try:
             self._fenced_producer.abort_transaction(CALL_TIMEOUT_S)
         except KafkaException as error:
-            return self._final(error)
+            return self._lost(error.args[0], may_be_written=False)
         return self._refusal(cause)
 
-    def _refusal(self, cause: KafkaException | BufferError) -> WriteRefused:
-        from confluent_kafka import KafkaError, KafkaException
+    def _refusal(self, cause: KafkaError | None) -> WriteRefused:
+        from confluent_kafka import KafkaError as Kafka
 
-        if not isinstance(cause, KafkaException):
-            return WriteRefused("a request has more records than the producer's queue holds")
-        error = cause.args[0]
-        if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+        if cause is None:
+            return WriteRefused("a request has more records than the queue of the producer holds")
+        if cause.code() in (Kafka.MSG_SIZE_TOO_LARGE, Kafka.RECORD_LIST_TOO_LARGE):
             return RecordTooLarge(
                 f"a record is larger than max.message.bytes of topic '{self._settings.topic}' or"
                 f" than {RECORD_BYTES_MAX} bytes"
             )
-        return WriteRefused(self._settings.hide(error.str()))
+        return WriteRefused(self._settings.hide(cause.str()))
 
-    def _final(self, error: KafkaException) -> Exception:
-        """Return the error of a call after which the producer cannot be used."""
-        text = self._settings.hide(error.args[0].str())
-        return WriterFenced(text) if _is_fenced(error.args[0]) else OutcomeUnknown(text)
+    def _lost(self, error: KafkaError, *, may_be_written: bool) -> WriterLost:
+        text = self._settings.hide(error.str())
+        return WriterLost(text, is_fenced=_is_fenced(error), may_be_written=may_be_written)
 
 
 def _is_fenced(error: KafkaError) -> bool:
     from confluent_kafka import KafkaError as Kafka
 
-    return error.code() in (
-        Kafka._FENCED,
-        Kafka.PRODUCER_FENCED,
-        Kafka.INVALID_PRODUCER_EPOCH,
-    )
+    return error.code() in (Kafka._FENCED, Kafka.PRODUCER_FENCED, Kafka.INVALID_PRODUCER_EPOCH)
 
 
 def _ignored(error: KafkaError) -> None:
