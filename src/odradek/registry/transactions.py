@@ -15,7 +15,7 @@ from odradek.registry.kafka_settings import RECORD_BYTES_MAX, KafkaSettings
 from odradek.registry.schemas_log import PARTITION
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, KafkaException, Message, Producer
+    from confluent_kafka import KafkaError, Message, Producer
 
 CALL_TIMEOUT_S = 10.0
 """Time limit of a call of the producer."""

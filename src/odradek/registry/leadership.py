@@ -1,0 +1,306 @@
+"""The election of the writer, performed: group membership, producer and writer of one instance.
+
+`odradek.registry.election` decides. This module delivers its events and performs its effects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from odradek.environment.clock import Clock
+from odradek.environment.executors import Pool
+from odradek.environment.timers import Timer, Timers
+from odradek.registry.applied_log import AppliedLog
+from odradek.registry.election import (
+    Announced,
+    AnnounceWriter,
+    Effect,
+    ElectionState,
+    Event,
+    FencePredecessor,
+    Leader,
+    LeaderRead,
+    LeaveGroup,
+    LogRead,
+    PartitionAssigned,
+    PartitionRevoked,
+    Phase,
+    PredecessorFenced,
+    ReadToEnd,
+    StartWriting,
+    StepFailed,
+    StopWriting,
+    TimePassed,
+    WakeAt,
+    step,
+)
+from odradek.registry.group_member import GroupMember
+from odradek.registry.kafka_settings import KafkaSettings, RefusedSetting
+from odradek.registry.schemas_log import SchemasLog
+from odradek.registry.transactions import TransactionalProducer, WriteRefused, WriterLost
+from odradek.registry.writer import RegistryWriter
+
+logger = logging.getLogger(__name__)
+
+LEADER_READ_INTERVAL_MS = 1_000.0
+"""Minimum interval between reads of the writer's URL."""
+READ_TIMEOUT_S = 30.0
+"""Time limit for the state to apply the rest of the log in a take-over."""
+DRAIN_TIMEOUT_S = 2.0
+"""Time that a revocation waits for the write in progress."""
+
+
+class WriterElection:
+    """The part of one instance in the election. Owned by the event loop.
+
+    Args:
+        settings: The cluster, the topic and the group.
+        cluster_id: The id of the cluster.
+        url: The URL to which other instances forward writes.
+        log: The reader of the log.
+        applied: The state.
+        pool: One thread, on which the producer runs.
+        clock: The clock.
+        timers: The timers of the event loop.
+        failed: Receives an error after which the instance cannot be a member any longer.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        cluster_id: str,
+        url: str,
+        log: SchemasLog,
+        applied: AppliedLog,
+        pool: Pool,
+        clock: Clock,
+        timers: Timers,
+        failed: asyncio.Future[None],
+    ) -> None:
+        self._settings = settings
+        self._cluster_id = cluster_id
+        self._url = url
+        self._log = log
+        self._applied = applied
+        self._pool = pool
+        self._clock = clock
+        self._timers = timers
+        self._failed = failed
+        self._state = ElectionState()
+        self._member = GroupMember(settings, self, clock.monotonic_ms)
+        self._producer: TransactionalProducer | None = None
+        self._writer: RegistryWriter | None = None
+        self._serving = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: Timer | None = None
+        self._leader_read: asyncio.Task[None] | None = None
+        self._leader_read_ms = -LEADER_READ_INTERVAL_MS
+
+    @property
+    def writer(self) -> RegistryWriter | None:
+        """The writer, if it is this instance."""
+        return self._writer
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of this instance as the writer, or None."""
+        leader = self._state.leader
+        return None if self._writer is None or leader is None else leader.epoch
+
+    async def leader_url(self, *, refresh: bool = False) -> str | None:
+        """Return the URL of the writer, or None if the group has none or it is this instance.
+
+        Args:
+            refresh: The known URL has failed. It is read again, at most once in
+                `LEADER_READ_INTERVAL_MS`.
+        """
+        if refresh or self._state.leader is None:
+            await self._refresh()
+        leader = self._state.leader
+        return None if leader is None or leader.url == self._url else leader.url
+
+    def start(self) -> None:
+        """Join the group. The take-over waits until `serving` is called."""
+        self._member.start()
+
+    def serving(self) -> None:
+        """Permit the take-over, because the URL of this instance accepts connections."""
+        self._serving.set()
+
+    async def stop(self, timeout_s: float) -> None:
+        """Stop writing and leave the group, for at most `timeout_s` seconds."""
+        if not await self._member.close(timeout_s):
+            logger.warning(
+                "leaving the group of topic '%s' takes too long. The brokers remove this instance"
+                " after its session timeout",
+                self._settings.topic,
+            )
+        self._handle(PartitionRevoked("this instance stops"))
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in [*self._tasks, *([self._leader_read] if self._leader_read else [])]:
+            task.cancel()
+
+    # --- events of the member ---
+
+    def partition_assigned(self) -> None:
+        """Become the candidate."""
+        self._handle(PartitionAssigned())
+
+    async def partition_revoked(self, reason: str) -> None:
+        """Stop writing. Return when the write in progress has ended."""
+        writer = self._writer
+        self._handle(PartitionRevoked(reason))
+        if writer is not None:
+            await writer.drained(DRAIN_TIMEOUT_S)
+
+    def membership_failed(self, error: Exception) -> None:
+        """End the instance, because it can never become the writer again."""
+        if not self._failed.done():
+            self._failed.set_exception(error)
+
+    # --- state machine ---
+
+    def _handle(self, event: Event) -> None:
+        before = self._state
+        self._state, effects = step(before, event, self._clock.monotonic_ms())
+        if isinstance(event, LeaderRead) and before.leader != event.leader:
+            self._report_leader(event.leader)
+        if isinstance(event, StepFailed) and before.phase is not self._state.phase:
+            self._report_failure(before.phase, event)
+        for effect in effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case ReadToEnd():
+                self._attempt(effect.term, self._read_to_end(effect.term))
+            case FencePredecessor():
+                self._attempt(effect.term, self._fence(effect.term))
+            case AnnounceWriter():
+                self._attempt(effect.term, self._announce(effect))
+            case StartWriting():
+                self._start_writing(effect.term)
+            case StopWriting():
+                self._stop_writing(effect.reason)
+            case LeaveGroup():
+                self._member.rejoin()
+            case WakeAt():
+                delay_s = max(effect.time_ms - self._clock.monotonic_ms(), 0.0) / 1000
+                self._timer = self._timers.call_later(delay_s, self._handle, TimePassed())
+
+    def _attempt(self, term: int, work: Coroutine[Any, Any, Event]) -> None:
+        self._begin(self._deliver(term, work))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, term: int, work: Coroutine[Any, Any, Event]) -> None:
+        """Deliver the event that the work returns, or its failure."""
+        try:
+            event = await work
+        except WriterLost as error:
+            event = StepFailed(term, str(error), error.is_fenced)
+        except (TimeoutError, WriteRefused, RefusedSetting) as error:
+            event = StepFailed(term, str(error) or "no response within the time limit")
+        except Exception as error:
+            logger.exception("a step of the election of topic '%s' failed", self._settings.topic)
+            event = StepFailed(term, repr(error))
+        self._handle(event)
+
+    # --- effects ---
+
+    async def _read_to_end(self, term: int) -> Event:
+        await self._serving.wait()
+        await self._refresh()  # the epoch of the predecessor
+        await self._applied.ready()
+        end = await self._log.end_offset()
+        await self._applied.reached(end, READ_TIMEOUT_S)
+        return LogRead(term, end)
+
+    async def _fence(self, term: int) -> Event:
+        self._producer = TransactionalProducer(self._settings, self._cluster_id)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._pool, self._producer.fence)
+        return PredecessorFenced(term)
+
+    async def _announce(self, effect: AnnounceWriter) -> Event:
+        assert self._producer is not None, "the predecessor was fenced"
+        producer, leader = self._producer, Leader(self._url, effect.epoch)
+        metadata = await self._member.group_metadata()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._pool, producer.announce, effect.position, leader, metadata)
+        return Announced(effect.term, leader)
+
+    def _start_writing(self, term: int) -> None:
+        assert self._producer is not None, "the predecessor was fenced"
+        self._writer = RegistryWriter(
+            self._producer,
+            self._applied,
+            self._pool,
+            lambda error: self._handle(StepFailed(term, str(error), error.is_fenced)),
+        )
+        logger.info(
+            "this instance is the writer of topic '%s', in epoch %s, at %s",
+            self._settings.topic,
+            self.epoch,
+            self._url,
+        )
+
+    def _stop_writing(self, reason: str) -> None:
+        if self._writer is not None:
+            self._writer.stop()
+            self._writer = None
+            logger.info(
+                "this instance is no longer the writer of topic '%s': %s",
+                self._settings.topic,
+                reason,
+            )
+        if self._producer is not None:
+            self._pool.submit(self._producer.close)
+            self._producer = None
+
+    # --- the leader ---
+
+    async def _refresh(self) -> None:
+        """Read the leader again, unless it was read a short time before."""
+        if self._leader_read is None or self._leader_read.done():
+            now_ms = self._clock.monotonic_ms()
+            if now_ms < self._leader_read_ms + LEADER_READ_INTERVAL_MS:
+                return
+            self._leader_read_ms = now_ms
+            self._leader_read = asyncio.get_running_loop().create_task(self._read_leader())
+        await asyncio.shield(self._leader_read)
+
+    async def _read_leader(self) -> None:
+        try:
+            leader = await self._member.leader()
+        except TimeoutError:
+            return  # the connection's failure has a line of its own
+        if leader is not None:
+            self._handle(LeaderRead(leader))
+
+    def _report_leader(self, leader: Leader) -> None:
+        if leader.url != self._url:
+            logger.info(
+                "the writer of topic '%s' is %s, in epoch %d. Writes are forwarded to it",
+                self._settings.topic,
+                leader.url,
+                leader.epoch,
+            )
+
+    def _report_failure(self, phase: Phase, event: StepFailed) -> None:
+        after = self._state.phase
+        retry = "leaves the group for a while" if after is Phase.LEAVING else "tries again"
+        logger.warning(
+            "this instance failed as the candidate for topic '%s' (%s): %s. It %s",
+            self._settings.topic,
+            phase.value,
+            event.reason,
+            retry,
+        )
