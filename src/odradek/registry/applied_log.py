@@ -57,18 +57,17 @@ class AppliedLog:
             if not applied.done():
                 applied.set_result(None)
 
-    async def reached(self, position: int, timeout_s: float) -> None:
-        """Return when all records below `position` are applied.
-
-        Raises:
-            TimeoutError: They were not applied within `timeout_s` seconds.
-        """
+    async def reached(self, position: int) -> None:
+        """Return when all records below `position` are applied."""
         if self.position >= position:
             return
         applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (position, next(self._order), applied))
-        async with asyncio.timeout(timeout_s):
-            await applied
+        await applied
+
+    async def wait_applied(self, offset: int) -> None:
+        """Return when the record at `offset` is applied."""
+        await self.reached(offset + 1)
 
     def _skip(self, entry: LogEntry, reason: str) -> None:
         """Count and log a record that is skipped. It stays in the topic as it is."""

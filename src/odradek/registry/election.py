@@ -267,8 +267,7 @@ def step(state: ElectionState, event: Event, now_ms: float) -> Step:
         case LeaderRead():
             return _leader_read(state, event.leader), ()
         case TimePassed():
-            if state.phase is Phase.PAUSING and now_ms >= state.retry_at_ms:
-                return _take_over(state)
+            return _time_passed(state, now_ms)
         case StepFailed():
             if state.phase in CAN_FAIL and event.term == state.term:
                 return _failed(state, event, now_ms)
@@ -335,3 +334,12 @@ def _leader_read(state: ElectionState, leader: Leader) -> ElectionState:
     The read of a writer may have begun before it committed its own URL.
     """
     return state if state.phase is Phase.WRITING else replace(state, leader=leader)
+
+
+def _time_passed(state: ElectionState, now_ms: float) -> Step:
+    if state.phase is not Phase.PAUSING:
+        return state, ()
+    # The timer of an earlier pause, or one that is a little early.
+    return (
+        _take_over(state) if now_ms >= state.retry_at_ms else (state, (WakeAt(state.retry_at_ms),))
+    )

@@ -220,7 +220,8 @@ class WriterElection:
         await self._refresh()  # the epoch of the predecessor
         await self._applied.ready()
         end = await self._log.end_offset()
-        await self._applied.reached(end, READ_TIMEOUT_S)
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            await self._applied.reached(end)
         return LogRead(term, end)
 
     async def _fence(self, term: int) -> Event:

@@ -121,7 +121,8 @@ class RegistryWriter:
             RegistryError: 50002. The records are committed.
         """
         try:
-            await self._applied.reached(self._written, APPLY_TIMEOUT_S)
+            async with asyncio.timeout(APPLY_TIMEOUT_S):
+                await self._applied.reached(self._written)
         except TimeoutError:
             raise operation_timeout(
                 f"The records up to offset {self._written - 1} are committed, but this instance has"
