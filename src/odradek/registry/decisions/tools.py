@@ -1,0 +1,50 @@
+"""The interfaces through which decisions parse and compare schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from odradek.registry.compatibility.levels import CompatibilityLevel, EarlierVersion
+from odradek.registry.schemas.parsed import ParsedSchema, ResolvedReference, SchemaKind
+
+
+class Parsers(Protocol):
+    """Parses schemas of all kinds, as `odradek.registry.schemas.parsers.Parsers`."""
+
+    def parse(
+        self,
+        kind: SchemaKind,
+        text: str,
+        references: tuple[ResolvedReference, ...] = (),
+        *,
+        stored: bool = False,
+    ) -> ParsedSchema:
+        """Return the parsed schema.
+
+        Raises:
+            InvalidSchema: The text is not a valid schema of its kind.
+        """
+
+
+class Incompatibilities(Protocol):
+    """Compares schemas, as `odradek.registry.compatibility.levels.incompatibilities`."""
+
+    def __call__(
+        self,
+        level: CompatibilityLevel,
+        schema: ParsedSchema,
+        earlier: Iterable[EarlierVersion],
+        *,
+        validate_fields: bool = False,
+    ) -> list[str]:
+        """Return the messages why a schema breaks a level. Empty: it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaTools:
+    """What a decision needs besides the state."""
+
+    parsers: Parsers
+    incompatibilities: Incompatibilities
