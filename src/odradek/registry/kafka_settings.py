@@ -64,7 +64,11 @@ _PUBLIC_ENDINGS = (".bytes", ".location", ".ms")
 _SWITCHES = ("true", "false")
 
 
-class RefusedSetting(Exception):
+class InstanceFailure(Exception):
+    """An instance cannot start or cannot continue. The message is one line that says what to do."""
+
+
+class RefusedSetting(InstanceFailure):
     """A property cannot be used. The message is one line without the property's value."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from odradek.environment.clock import Clock
@@ -78,7 +78,7 @@ class WriterElection:
         pool: Pool,
         clock: Clock,
         timers: Timers,
-        failed: asyncio.Future[None],
+        failed: Callable[[Exception], None],
     ) -> None:
         self._settings = settings
         self._cluster_id = cluster_id
@@ -159,8 +159,7 @@ class WriterElection:
 
     def membership_failed(self, error: Exception) -> None:
         """End the instance, because it can never become the writer again."""
-        if not self._failed.done():
-            self._failed.set_exception(error)
+        self._failed(error)
 
     # --- state machine ---
 

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.registry.kafka_errors import RepeatedErrors, joined
-from odradek.registry.kafka_settings import KafkaSettings, RefusedSetting
+from odradek.registry.kafka_settings import InstanceFailure, KafkaSettings, RefusedSetting
 from odradek.registry.records import Foreign, Record, decode
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ END_OFFSET_TIMEOUT_S = 5.0
 PARTITION = 0
 
 
-class LogLost(Exception):
-    """The topic no longer has the records that were read. The message is one line."""
+class LogLost(InstanceFailure):
+    """The topic no longer has the records that were read."""
 
 
 class LogEntry(NamedTuple):

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from odradek.registry.kafka_settings import RECORD_BYTES_MAX, KafkaSettings
+from odradek.registry.kafka_settings import RECORD_BYTES_MAX, InstanceFailure, KafkaSettings
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -31,12 +31,12 @@ TOPIC_CONFIGS = {"cleanup.policy": POLICY, "max.message.bytes": str(RECORD_BYTES
 Result = TypeVar("Result")
 
 
-class RefusedTopic(Exception):
-    """The topic cannot hold the schemas. The message is one line that says what to do."""
+class RefusedTopic(InstanceFailure):
+    """The topic cannot hold the schemas."""
 
 
-class BrokersUnavailable(Exception):
-    """No broker has executed a request. The message is one line. A later attempt may succeed."""
+class BrokersUnavailable(InstanceFailure):
+    """No broker has executed a request. A later attempt may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
