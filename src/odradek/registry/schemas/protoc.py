@@ -1,0 +1,169 @@
+"""Compiles the text of a .proto file with protoc, in a child process.
+
+The protoc of `grpcio-tools` reads and writes files only, holds the interpreter lock while it
+compiles, writes its errors to file descriptor 2 of the process, and crashes the process on some
+input. So each compilation runs `protoc_child` in a temporary directory of its own, with a limit on
+time, memory and output. protoc refuses absolute imports and imports with `..`, so it reads
+no file outside of this directory, except Google's well-known types.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+from odradek.registry.schemas import protoc_child
+from odradek.registry.schemas.parsed import InvalidSchema
+from odradek.registry.schemas.proto_known import CONFLUENT_FILES
+
+ROOT_NAME = "default"
+"""The name of the schema's own file, as in Confluent's registry."""
+
+COMPILE_SECONDS_MAX = 10.0
+"""Maximum duration of one compilation. Ordinary schemas need less than 0.1 s."""
+
+ERROR_CHARACTERS_MAX = 2_000
+"""A longer error message of protoc is truncated."""
+
+NAME_BYTES_MAX = 255
+"""Maximum length of one component of an imported file's name, as of a file system."""
+
+_WARNING = ": warning: "
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFile:
+    """The descriptors of a schema.
+
+    `file` has source info. Its dependencies are transitive and in the order of dependency.
+    """
+
+    file: FileDescriptorProto
+    dependencies: tuple[FileDescriptorProto, ...]
+
+
+def compile_text(text: str, files: Mapping[str, str]) -> CompiledFile:
+    """Return the descriptors of a schema.
+
+    Args:
+        text: The text of the schema's own file.
+        files: The texts of the files that the schema may import, by name. Google's well-known
+            types and `CONFLUENT_FILES` may be imported without an entry.
+
+    Raises:
+        InvalidSchema: protoc refuses the text or an imported file, a file's name is not a relative
+            path, or a limit is reached.
+    """
+    imports = {**CONFLUENT_FILES, **files}
+    _check_names(imports)
+    name = root_name(files)
+    with tempfile.TemporaryDirectory(prefix="odradek-protoc-") as directory:
+        root = Path(directory)
+        _write(root / "schema", {name: text})
+        _write(root / "imports", imports)
+        _run(root, name)
+        written = FileDescriptorSet.FromString((root / "descriptors").read_bytes())
+    compiled = {each.name: each for each in written.file}
+    own = compiled.pop(name)
+    return CompiledFile(own, tuple(compiled.values()))
+
+
+def root_name(files: Mapping[str, str]) -> str:
+    """Return the name of the schema's own file, which no imported file may have."""
+    name = ROOT_NAME
+    while name in files:
+        name += "_"
+    return name
+
+
+def _check_names(files: Mapping[str, str]) -> None:
+    """Raise InvalidSchema if a name is not a path below a directory of its own."""
+    for name in files:
+        parts = name.split("/")
+        if any(not _is_file_name(part) for part in parts):
+            raise InvalidSchema(f"The name of the reference '{name}' is not a relative path.")
+    for name in files:
+        for parent in PurePosixPath(name).parents:
+            if str(parent) in files:
+                raise InvalidSchema(
+                    f"The reference '{parent}' is also a directory of the reference '{name}'."
+                )
+
+
+def _is_file_name(part: str) -> bool:
+    if part in ("", ".", "..") or "\\" in part or not part.isprintable():
+        return False
+    return len(part.encode()) <= NAME_BYTES_MAX
+
+
+def _write(directory: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+
+
+def _run(directory: Path, name: str) -> None:
+    tools = _tools_directory()
+    command = [
+        *(sys.executable, "-I", "-S", protoc_child.__file__, str(tools.parent)),
+        "-Ischema",
+        "-Iimports",
+        f"-I{tools / '_proto'}",
+        "--include_imports",
+        "--include_source_info",
+        "--retain_options",
+        "--descriptor_set_out=descriptors",
+        f"schema/{name}",
+    ]
+    errors = directory / "errors"
+    with errors.open("wb") as stream:
+        try:
+            completed = subprocess.run(
+                command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=stream,
+                timeout=COMPILE_SECONDS_MAX,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise InvalidSchema(
+                f"protoc did not compile the schema in {COMPILE_SECONDS_MAX:g} s."
+            ) from None
+    if completed.returncode < 0:
+        raise InvalidSchema(
+            f"protoc was stopped by signal {-completed.returncode}: the schema is too large or "
+            "nested too deep."
+        )
+    if completed.returncode != 0:
+        raise InvalidSchema(_message(errors))
+
+
+def _message(errors: Path) -> str:
+    """Return protoc's error messages without its warnings. Such as `default:1:9: Expected ";".`"""
+    with errors.open("rb") as stream:
+        text = stream.read(4 * ERROR_CHARACTERS_MAX).decode(errors="replace")
+    lines = [line for line in text.splitlines() if line and _WARNING not in line]
+    message = "\n".join(lines)
+    if len(message) > ERROR_CHARACTERS_MAX:
+        message = f"{message[:ERROR_CHARACTERS_MAX]}..."
+    return message or "protoc refuses the schema without a message."
+
+
+def _tools_directory() -> Path:
+    found = importlib.util.find_spec("grpc_tools")
+    if found is None or not found.submodule_search_locations:
+        raise RuntimeError(
+            "The package grpcio-tools is not installed. Install it with "
+            "`pip install 'odradek[registry]'`."
+        )
+    return Path(found.submodule_search_locations[0])
