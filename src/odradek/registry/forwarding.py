@@ -1,0 +1,158 @@
+"""Forwards a write to the instance that is the writer, and reads its response.
+
+A forwarded request has the header ``X-Forward: true``, as in Confluent's registry. The writer adds
+``X-Odradek-Offset`` to its response: the offset up to which it has applied the log, which is after
+the records of the write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx
+
+from odradek.registry.errors import RegistryError, forwarding_failed
+from odradek.registry.json_value import JsonFields, JsonValue, WrongType
+
+FORWARD_HEADER = "x-forward"
+"""Marks a forwarded request, which is never forwarded again."""
+
+OFFSET_HEADER = "x-odradek-offset"
+"""The offset up to which the writer has applied the log, in responses to forwarded requests."""
+
+PASSED_HEADERS = ("authorization", "x-request-id")
+"""The headers of the client that a forwarded request keeps."""
+
+CONNECT_TIMEOUT_S = 2.0
+"""Time limit of a connection to the writer in seconds."""
+
+RESPONSE_TIMEOUT_S = 30.0
+"""Time limit of the writer's response in seconds."""
+
+CONNECTIONS_MAX = 64
+"""Maximum number of connections to the writer."""
+
+_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardableRequest:
+    """A write as a client sent it, for the instance that can execute it.
+
+    Attributes:
+        method: The HTTP method.
+        target: Path and query string, still encoded, with the prefix of the context.
+        headers: The headers of the client that are in `PASSED_HEADERS`.
+        body: The body.
+        is_forwarded: Another instance has forwarded the request to this one.
+        may_skip_writer: A decision without records is the response, also of an instance that is
+            not the writer. True for registrations, most of which repeat an earlier one.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+    is_forwarded: bool = False
+    may_skip_writer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedResponse:
+    """The writer's response to a forwarded request.
+
+    Attributes:
+        value: The body, or None if it is empty.
+        position: The offset up to which this instance has to apply the log before it responds.
+    """
+
+    value: JsonValue
+    position: int
+
+
+class WriterUnreachable(Exception):
+    """No connection to the writer could be established, so it has not executed the request."""
+
+
+class Forwarder:
+    """Sends writes to the URL of the writer.
+
+    Args:
+        client: The HTTP client, such as one from `forwarding_client`. The caller closes it.
+    """
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    async def forward(self, url: str, request: ForwardableRequest) -> ForwardedResponse:
+        """Return the writer's response.
+
+        Args:
+            url: The advertised URL of the writer.
+            request: The request.
+
+        Raises:
+            WriterUnreachable: The request was not sent.
+            RegistryError: The writer's error, or 50003 if it is unknown whether the writer has
+                executed the request.
+        """
+        headers = {
+            **request.headers,
+            "content-type": _CONTENT_TYPE,
+            "accept": _CONTENT_TYPE,
+            FORWARD_HEADER: "true",
+        }
+        target = url.rstrip("/") + request.target
+        try:
+            response = await self._client.request(
+                request.method, target, content=request.body, headers=headers
+            )
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise WriterUnreachable(f"{url}: {error}") from error
+        except httpx.HTTPError as error:
+            raise forwarding_failed(
+                f"Unexpected error while forwarding the request to {url}: {error!r}"
+            ) from error
+        return _read(url, response)
+
+
+def forwarding_client() -> httpx.AsyncClient:
+    """Return an HTTP client for requests between the instances of a registry."""
+    return httpx.AsyncClient(
+        timeout=httpx.Timeout(RESPONSE_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+        limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+        trust_env=False,
+    )
+
+
+def _read(url: str, response: httpx.Response) -> ForwardedResponse:
+    value = _decode(url, response)
+    if response.is_success:
+        return ForwardedResponse(value, _position(response))
+    try:
+        fields = JsonFields(value, "error")
+        code, message = fields.integer("error_code"), fields.text("message")
+    except WrongType:
+        code, message = None, None
+    raise RegistryError(code or response.status_code, message or response.reason_phrase)
+
+
+def _decode(url: str, response: httpx.Response) -> JsonValue:
+    if not response.content:
+        return None
+    try:
+        value: JsonValue = json.loads(response.content)
+    except ValueError as error:
+        raise forwarding_failed(
+            f"The response of {url} to a forwarded request is not JSON (status"
+            f" {response.status_code})"
+        ) from error
+    return value
+
+
+def _position(response: httpx.Response) -> int:
+    """Return the offset in the header, or 0 if the response does not have it."""
+    text = response.headers.get(OFFSET_HEADER, "")
+    return int(text) if text.isascii() and text.isdigit() else 0

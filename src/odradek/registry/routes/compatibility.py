@@ -1,0 +1,51 @@
+"""``/compatibility/subjects/{subject}/versions``: whether a schema could be registered."""
+
+from __future__ import annotations
+
+from odradek.registry.decisions.lookup import check_compatibility
+from odradek.registry.decisions.parsing import tasks_of_request
+from odradek.registry.decisions.requests import SchemaRequest
+from odradek.registry.json_value import JsonValue
+from odradek.registry.routes.formats import parse_ahead
+from odradek.registry.routes.requests import RegistryRequest
+from odradek.registry.routes.resources import ResourceTable
+from odradek.registry.service import Registry
+
+_VERSIONS = "/compatibility/subjects/{subject}/versions"
+
+
+class CompatibilityRoutes:
+    """The handlers of ``/compatibility``."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def resources(self) -> ResourceTable:
+        """Return the handlers by path and method."""
+        return {
+            _VERSIONS: {"POST": self.with_subject},
+            f"{_VERSIONS}/{{version}}": {"POST": self.with_version},
+        }
+
+    async def with_subject(self, request: RegistryRequest) -> JsonValue:
+        """Compare a schema as a registration would: ``normalize``, ``verbose``."""
+        return await self._check(request, None)
+
+    async def with_version(self, request: RegistryRequest) -> JsonValue:
+        """Compare a schema with one version: ``normalize``, ``verbose``."""
+        return await self._check(request, request.version())
+
+    async def _check(self, request: RegistryRequest, version: int | None) -> JsonValue:
+        query, state = request.query, self._registry.state
+        subject = state.resolve_alias(request.subject())
+        schema = SchemaRequest.from_json(await request.json())
+        await parse_ahead(self._registry, tasks_of_request(state, subject, schema))
+        return check_compatibility(
+            state,
+            self._registry.tools,
+            subject,
+            schema,
+            version,
+            normalize=query.flag("normalize"),
+            verbose=query.flag("verbose"),
+        )

@@ -1,0 +1,267 @@
+"""One instance of the registry, as the routes use it: its state, its parsers, and writes.
+
+Reads use the state of this instance. A write is executed by the writer. If this instance is not the
+writer, the request is forwarded, and the response is sent when the state of this instance has
+applied the records. So a client reads its own writes from each instance that it writes to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from odradek.environment.clock import Clock
+from odradek.registry.applied_log import AppliedLog
+from odradek.registry.decisions.decision import Decision
+from odradek.registry.decisions.tools import SchemaTools
+from odradek.registry.errors import (
+    RegistryError,
+    RegistryErrorCode,
+    operation_timeout,
+    unknown_leader,
+)
+from odradek.registry.forwarding import ForwardableRequest, Forwarder, WriterUnreachable
+from odradek.registry.json_value import JsonValue
+from odradek.registry.state import RegistryState
+
+WRITES_MAX = 256
+"""Maximum number of writes that an instance executes, forwards or keeps waiting."""
+
+PARSES_RUNNING_MAX = 2
+"""Maximum number of threads that parse and compare schemas.
+
+Parsers are Python code. More threads would not be faster and would delay the event loop.
+"""
+
+PARSES_WAITING_MAX = 64
+"""Maximum number of requests that wait for a thread."""
+
+WRITER_WAIT_S = 5.0
+"""Time in seconds that a write waits while the group has no writer, such as during a take-over."""
+
+WRITER_RETRY_PAUSE_S = 0.1
+"""Pause in seconds before a write looks for the writer again."""
+
+APPLY_WAIT_S = 10.0
+"""Time in seconds that a forwarded write waits until this instance has applied its records."""
+
+OVERLOADED = 503
+"""Error code and HTTP status of a request above a limit. Clients repeat such a request."""
+
+T = TypeVar("T")
+Decide = Callable[[RegistryState], Decision]
+
+
+class Writer(Protocol):
+    """The writer of the log, as `odradek.registry.writer.RegistryWriter`."""
+
+    async def execute(self, decide: Decide) -> JsonValue:
+        """Write the records of a decision, wait until the state has applied them, respond.
+
+        Raises:
+            RegistryError: The error of the decision or of the brokers. 50004: nothing was written.
+        """
+
+
+class Leadership(Protocol):
+    """What this instance knows about the writer of the registry."""
+
+    @property
+    def writer(self) -> Writer | None:
+        """The writer, if it is this instance."""
+
+    async def leader_url(self, *, refresh: bool = False) -> str | None:
+        """Return the URL of the writer, or None if the group has none.
+
+        Args:
+            refresh: The known URL has failed. Read it again, within the limit of such reads.
+        """
+
+
+class Registry(Protocol):
+    """One instance of the registry, as the routes use it."""
+
+    @property
+    def identity(self) -> Identity:
+        """The names for ``/v1/metadata``."""
+
+    @property
+    def tools(self) -> SchemaTools:
+        """The parsers and the comparison of schemas."""
+
+    @property
+    def state(self) -> RegistryState:
+        """The state, for reads."""
+
+    @property
+    def position(self) -> int:
+        """The offset up to which the state has applied the log."""
+
+    async def write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
+        """Execute a write here or on the writer. Return the body of the response."""
+
+    async def parse_off_loop(self, call: Callable[[], T]) -> T:
+        """Return the result of a call that parses or compares schemas, from a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The names of a registry that ``/v1/metadata`` returns.
+
+    Attributes:
+        cluster_id: The id of the Kafka cluster.
+        group: The consumer group that elects the writer.
+        version: The version of Odradek.
+        commit: The commit of the build, or empty.
+    """
+
+    cluster_id: str
+    group: str
+    version: str
+    commit: str = ""
+
+
+class RegistryService:
+    """The implementation of `Registry`. The event loop owns it.
+
+    Args:
+        identity: The names for ``/v1/metadata``.
+        tools: The parsers, which threads use, too.
+        applied: The state and its position in the log.
+        leadership: The election of the writer.
+        forwarder: Sends writes to the writer.
+        executor: The threads for `parse_off_loop`.
+        clock: Measures the time that a write waits for a writer.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        tools: SchemaTools,
+        applied: AppliedLog,
+        leadership: Leadership,
+        forwarder: Forwarder,
+        executor: Executor,
+        clock: Clock,
+    ) -> None:
+        self.identity = identity
+        self.tools = tools
+        self._applied = applied
+        self._leadership = leadership
+        self._forwarder = forwarder
+        self._executor = executor
+        self._clock = clock
+        self._parse_threads = asyncio.Semaphore(PARSES_RUNNING_MAX)
+        self._parses = 0
+        self._writes = 0
+
+    @property
+    def state(self) -> RegistryState:
+        """The state, for reads."""
+        return self._applied.state
+
+    @property
+    def position(self) -> int:
+        """The offset up to which the state has applied the log."""
+        return self._applied.position
+
+    async def write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
+        """Execute a write here or on the writer. Return the body of the response.
+
+        A write that was not executed, because no instance is the writer or because the known one
+        cannot be reached, is tried again for `WRITER_WAIT_S`.
+
+        Raises:
+            RegistryError: The error of the decision. 503: more than `WRITES_MAX` writes. 50004: no
+                writer was found. 50002 or 50003: it is unknown whether the write was executed, or
+                this instance has not read its records in time.
+        """
+        if self._writes >= WRITES_MAX:
+            raise RegistryError(OVERLOADED, f"More than {WRITES_MAX} writes are in progress")
+        self._writes += 1
+        try:
+            return await self._write(decide, request)
+        finally:
+            self._writes -= 1
+
+    async def parse_off_loop(self, call: Callable[[], T]) -> T:
+        """Return the result of a call that parses or compares schemas, from a thread.
+
+        Args:
+            call: It uses no object that the event loop changes.
+
+        Raises:
+            RegistryError: 503, more than `PARSES_WAITING_MAX` requests wait for a thread.
+        """
+        if self._parses >= PARSES_RUNNING_MAX + PARSES_WAITING_MAX:
+            raise RegistryError(OVERLOADED, "Too many schemas wait to be parsed")
+        self._parses += 1
+        try:
+            async with self._parse_threads:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._executor, call)
+        finally:
+            self._parses -= 1
+
+    async def _write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
+        deadline_ms = self._clock.monotonic_ms() + WRITER_WAIT_S * 1_000.0
+        refresh = False
+        while True:
+            try:
+                return await self._try_write(decide, request, refresh)
+            except RegistryError as error:
+                was_executed = error.code != RegistryErrorCode.UNKNOWN_LEADER
+                is_over = self._clock.monotonic_ms() >= deadline_ms
+                if was_executed or is_over or request.is_forwarded:
+                    raise
+            refresh = True
+            await asyncio.sleep(WRITER_RETRY_PAUSE_S)
+
+    async def _try_write(
+        self, decide: Decide, request: ForwardableRequest, refresh: bool
+    ) -> JsonValue:
+        """Execute or forward a write once.
+
+        Raises:
+            RegistryError: 50004: the write was not executed. Others as in `write`.
+        """
+        writer = self._leadership.writer
+        if writer is not None:
+            return await writer.execute(decide)
+        if request.is_forwarded:
+            raise unknown_leader()
+        if request.may_skip_writer:
+            decision = self._decide_without_records(decide)
+            if decision is not None:
+                return decision.response
+        url = await self._leadership.leader_url(refresh=refresh)
+        if url is None:
+            raise unknown_leader()
+        return await self._forward(url, request)
+
+    def _decide_without_records(self, decide: Decide) -> Decision | None:
+        """Return the decision by the state of this instance, if it has nothing to write."""
+        try:
+            decision = decide(self.state)
+        except RegistryError:
+            # The writer may know newer records.
+            return None
+        return None if decision.records else decision
+
+    async def _forward(self, url: str, request: ForwardableRequest) -> JsonValue:
+        try:
+            response = await self._forwarder.forward(url, request)
+        except WriterUnreachable as error:
+            raise unknown_leader(f"The writer is not reachable: {error}") from error
+        try:
+            async with asyncio.timeout(APPLY_WAIT_S):
+                await self._applied.reached(response.position)
+        except TimeoutError:
+            raise operation_timeout(
+                f"{url} has executed the write, but this instance has not read it within"
+                f" {APPLY_WAIT_S:g} s"
+            ) from None
+        return response.value
