@@ -19,6 +19,7 @@ from odradek.cli import (
     pipeline,
     produce,
     quota,
+    schema,
     serve,
     topic,
     txn,
@@ -73,6 +74,9 @@ app.add_typer(
 )
 app.add_typer(config.app, name="config", help="Show and set configs of topics, brokers and groups.")
 app.add_typer(log.app, name="log", help="Show and check the files of topics.")
+app.add_typer(
+    schema.app, name="schema", help="Register, compare, export and import schemas of a registry."
+)
 app.add_typer(quota.app, name="quota", help="Show and set quotas of users and clients.")
 app.add_typer(txn.app, name="txn", help="List, describe and abort transactions.")
 app.add_typer(pipeline.app, name="pipeline", help="Ingest topics into tables with Spark.")

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
@@ -28,6 +29,14 @@ from odradek.cli.output import (
     parse_time_ms,
     text_or_base64,
 )
+from odradek.cli.record_schemas import (
+    ConsumeRegistry,
+    Decode,
+    PasswordFile,
+    PlainRecords,
+    RegistryUser,
+    decoding,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -47,27 +56,30 @@ OFFSET_HELP = (
 )
 
 Start = int | Literal["beginning", "end"]
+FromTime = Annotated[
+    str | None,
+    typer.Option(
+        "--from-time", "-t", help="First time to read: ISO 8601 (local) or ms since 1970."
+    ),
+]
+PartitionOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition", "-p", min=0, max=PARTITION_MAX, help="Only this partition; repeatable."
+    ),
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="Join this group, and commit the offsets shown."),
+]
 
 
 def consume(
     topic: TopicArgument,
     offset: Annotated[str, typer.Option("--offset", "-o", help=OFFSET_HELP)] = "beginning",
-    from_time: Annotated[
-        str | None,
-        typer.Option(
-            "--from-time", "-t", help="First time to read: ISO 8601 (local) or ms since 1970."
-        ),
-    ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", "-p", min=0, max=PARTITION_MAX, help="Only this partition; repeatable."
-        ),
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", "-g", help="Join this group, and commit the offsets shown."),
-    ] = None,
+    from_time: FromTime = None,
+    partition: PartitionOption = None,
+    group: GroupOption = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new records at the end.")
     ] = False,
@@ -82,6 +94,10 @@ def consume(
         str, typer.Option("--isolation-level", "-i", help=" | ".join(ISOLATION_LEVELS))
     ] = ISOLATION_LEVELS[0],
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    decode: Decode = False,
+    registry_url: ConsumeRegistry = None,
+    registry_user: RegistryUser = None,
+    registry_password_file: PasswordFile = None,
 ) -> None:
     """Print the records of a topic, by default from its beginning to its end."""
     from confluent_kafka import Consumer, KafkaException
@@ -94,22 +110,23 @@ def consume(
         raise CommandError(f"--isolation-level is one of {', '.join(ISOLATION_LEVELS)}.")
     admin = admin_client(bootstrap_server)
     config = _consumer_config(bootstrap_server, group, start)
-    consumer = Consumer({**config, "isolation.level": isolation_level})
-    try:
-        if group is not None:
-            consumer.subscribe([topic])
-            ends = None
-        else:
-            ends = _partitions(consumer, topic, partition or [])
-            consumer.assign(_starts(consumer, admin, topic, sorted(ends), start, from_time_ms))
-        printer = _json_line if as_json else (_key_value if keys else _value)
-        _PartitionReader(consumer, printer, follow, max_records, ends).run()
-    except KafkaException as error:
-        raise failed(Subject("topic", topic), error) from None
-    except KeyboardInterrupt:
-        pass
-    finally:
-        consumer.close()
+    with decoding(registry_url, decode, registry_user, registry_password_file) as records:
+        consumer = Consumer({**config, "isolation.level": isolation_level})
+        try:
+            if group is not None:
+                consumer.subscribe([topic])
+                ends = None
+            else:
+                ends = _partitions(consumer, topic, partition or [])
+                consumer.assign(_starts(consumer, admin, topic, sorted(ends), start, from_time_ms))
+            line = _json_line if as_json else (_key_value if keys else _value)
+            _PartitionReader(consumer, partial(line, records), follow, max_records, ends).run()
+        except KafkaException as error:
+            raise failed(Subject("topic", topic), error) from None
+        except KeyboardInterrupt:
+            pass
+        finally:
+            consumer.close()
 
 
 class _PartitionReader:
@@ -273,15 +290,15 @@ def _parse_offset(text: str) -> Start:
     return number
 
 
-def _value(message: Message) -> bytes:
-    return (message.value() or b"") + b"\n"
+def _value(records: PlainRecords, message: Message) -> bytes:
+    return records.text(message, "value") + b"\n"
 
 
-def _key_value(message: Message) -> bytes:
-    return (message.key() or b"") + b"\t" + (message.value() or b"") + b"\n"
+def _key_value(records: PlainRecords, message: Message) -> bytes:
+    return records.text(message, "key") + b"\t" + records.text(message, "value") + b"\n"
 
 
-def _json_line(message: Message) -> bytes:
+def _json_line(records: PlainRecords, message: Message) -> bytes:
     timestamp_type, timestamp_ms = message.timestamp()
     fields = {
         "topic": message.topic(),
@@ -289,8 +306,8 @@ def _json_line(message: Message) -> bytes:
         "offset": message.offset(),
         "timestamp_ms": timestamp_ms if timestamp_type else None,
         "timestamp": _iso(timestamp_ms) if timestamp_type else None,
-        **text_or_base64("key", message.key()),
-        **text_or_base64("value", message.value()),
+        **records.fields(message, "key"),
+        **records.fields(message, "value"),
         "headers": [
             {"key": name, **text_or_base64("value", value)}
             for name, value in message.headers() or []

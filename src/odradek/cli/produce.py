@@ -26,6 +26,16 @@ from odradek.cli.client import (
 )
 from odradek.cli.failures import Subject
 from odradek.cli.output import PARTITION_MAX, CommandError, parse_assignments, print_json
+from odradek.cli.record_schemas import (
+    KeySchema,
+    PasswordFile,
+    RegistryOptions,
+    RegistryUser,
+    Splitter,
+    ValueSchema,
+    encoding,
+)
+from odradek.cli.registry_access import DEFAULT_REGISTRY, RegistryUrl
 from odradek.cli.retry_notices import RetryNotices
 from odradek.environment.clock import SystemClock
 from odradek.ids import NO_OFFSET
@@ -45,8 +55,27 @@ RECORD_BYTES_MAX = 1_000_000_000
 STANDARD_INPUT = Path("-")
 
 Headers = list[tuple[str, bytes]] | None
-# Splits a line into key and value.
-Splitter = Callable[[bytes], tuple[bytes | None, bytes | None]]
+KeyOption = Annotated[str | None, typer.Option("--key", "-k", help="Key of every record.")]
+KeySeparator = Annotated[
+    str | None,
+    typer.Option("--key-separator", "-K", help="The text before it in a line is the key."),
+]
+HeaderOption = Annotated[
+    list[str] | None, typer.Option("--header", "-H", help="A header, key=value; repeatable.")
+]
+PartitionOption = Annotated[
+    int,
+    typer.Option(
+        "--partition", "-p", min=-1, max=PARTITION_MAX, help="-1: chosen by the key's hash."
+    ),
+]
+TransactionalId = Annotated[
+    str | None, typer.Option("--transactional-id", help="Send in transactions of this id.")
+]
+CommitEvery = Annotated[
+    int,
+    typer.Option("--commit-every", min=0, help="Records in each transaction; 0: all in one."),
+]
 
 
 def produce(
@@ -55,20 +84,10 @@ def produce(
         list[Path] | None,
         typer.Argument(metavar="[FILE]...", help="Files to read; none or - is standard input."),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every record.")] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option("--key-separator", "-K", help="The text before it in a line is the key."),
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", help="A header, key=value; repeatable.")
-    ] = None,
-    partition: Annotated[
-        int,
-        typer.Option(
-            "--partition", "-p", min=-1, max=PARTITION_MAX, help="-1: chosen by the key's hash."
-        ),
-    ] = -1,
+    key: KeyOption = None,
+    key_separator: KeySeparator = None,
+    header: HeaderOption = None,
+    partition: PartitionOption = -1,
     compression: Annotated[
         str, typer.Option("--compression", "-z", help=" | ".join(COMPRESSIONS))
     ] = "none",
@@ -79,18 +98,18 @@ def produce(
     tombstones: Annotated[
         bool, typer.Option("--tombstones", help="Send an empty value as null (a deletion).")
     ] = False,
-    transactional_id: Annotated[
-        str | None, typer.Option("--transactional-id", help="Send in transactions of this id.")
-    ] = None,
-    commit_every: Annotated[
-        int,
-        typer.Option("--commit-every", min=0, help="Records in each transaction; 0: all in one."),
-    ] = 0,
+    transactional_id: TransactionalId = None,
+    commit_every: CommitEvery = 0,
     abort: Annotated[
         bool, typer.Option("--abort", help="Abort the transactions instead of committing them.")
     ] = False,
     as_json: JsonOutput = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    value_schema: ValueSchema = None,
+    key_schema: KeySchema = None,
+    registry_url: RegistryUrl = DEFAULT_REGISTRY,
+    registry_user: RegistryUser = None,
+    registry_password_file: PasswordFile = None,
 ) -> None:
     """Send each line as a record."""
     if transactional_id is None and (commit_every or abort):
@@ -103,13 +122,16 @@ def produce(
     ]
     _refuse_unreadable(files or [])
     admin_client(bootstrap_server)
+    options = RegistryOptions(registry_url, registry_user, registry_password_file)
+    split = _splitter(key, key_separator, tombstones)
+    split = encoding(split, topic, key_schema, value_schema, options)
     notices = RetryNotices(topic, bootstrap_server, SystemClock())
     producer = _producer(bootstrap_server, acks, compression, transactional_id, notices)
     kind = _CountingSender if as_json else _RecordSender
     plain = kind(producer, topic, partition, headers or None)
     in_transactions = transactional_id is not None
     sender = _TransactionalSender(plain, commit_every, abort) if in_transactions else plain
-    sent = _send_all(sender, files or [], rate, _splitter(key, key_separator, tombstones))
+    sent = _send_all(sender, files or [], rate, split)
     if isinstance(plain, _CountingSender):
         print_json(plain.summary() | sender.transactions)
     else:
@@ -177,7 +199,11 @@ def _send_all(
     sent = 0
     with _progress(files) as advance:
         for line in _paced(_lines(files), rate):
-            sender.send(*split(line.rstrip(b"\r\n")))
+            try:
+                key, value = split(line.rstrip(b"\r\n"))
+            except CommandError as error:
+                raise sender.stopped(CommandError(f"Line {sent + 1}: {error}")) from None
+            sender.send(key, value)
             sent += 1
             advance(len(line))
     sender.finish()
@@ -234,6 +260,12 @@ class _RecordSender:
                 f"{left} records of topic '{self.topic}' were not acknowledged within"
                 f" {FLUSH_TIMEOUT_S:g} s. Check the broker before sending them again."
             )
+
+    def stopped(self, error: CommandError) -> CommandError:
+        """Wait for the earlier records. Return `error` with the number of acknowledged records."""
+        self.producer.flush(FLUSH_TIMEOUT_S)
+        self._raise_first()
+        return CommandError(f"{error} ({_records(self._acknowledged)} acknowledged)")
 
     def _raise_first(self) -> None:
         if self._error is None:
@@ -319,6 +351,13 @@ class _TransactionalSender:
     def finish(self) -> None:
         if self._open_records:
             self._end()
+
+    def stopped(self, error: CommandError) -> CommandError:
+        """Abort the open transaction, and return `error` with that."""
+        if not self._open_records:
+            return error
+        self._run(self._sender.producer.abort_transaction, TRANSACTION_TIMEOUT_S)
+        return CommandError(f"The transaction was aborted: {error}")
 
     def _end(self) -> None:
         # Wait for all records first, because an abort drops the records still in the queue.
