@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import uuid
+from dataclasses import dataclass, field, replace
 
+from odradek.registry.guids import guid_of
 from odradek.registry.json_value import JsonObject
 from odradek.registry.metadata import Metadata
 from odradek.registry.records import SchemaRecord
@@ -18,6 +20,7 @@ class SchemaVersion:
     """A version of a subject as the state keeps it.
 
     `timestamp_ms` is the time of its record, or None for a version that is not written yet.
+    `unknown` has fields of the record that this registry does not know.
     """
 
     subject: QualifiedSubject
@@ -31,6 +34,7 @@ class SchemaVersion:
     guid: str
     deleted: bool = False
     timestamp_ms: int | None = None
+    unknown: JsonObject = field(default_factory=dict, hash=False)
 
     @property
     def key(self) -> tuple[QualifiedSubject, int]:
@@ -49,6 +53,12 @@ class SchemaVersion:
     def _content(self) -> tuple[object, ...]:
         return self.kind, self.text, self.references, self.metadata, self.rule_set
 
+    @property
+    def _explicit_md5(self) -> bytes | None:
+        """The hash of its record, or None if it is the hash of the content."""
+        expected = guid_of(self.text, self.references, self.metadata, self.rule_set)
+        return None if expected == self.guid else uuid.UUID(self.guid).bytes
+
     def to_record(self) -> SchemaRecord:
         """Return the record that stores this version."""
         return SchemaRecord(
@@ -61,6 +71,8 @@ class SchemaVersion:
             metadata=self.metadata,
             rule_set=self.rule_set,
             deleted=self.deleted,
+            md5=self._explicit_md5,
+            unknown=self.unknown,
         )
 
 

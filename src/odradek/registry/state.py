@@ -501,6 +501,7 @@ def _version_of(
         guid=guid,
         deleted=record.deleted,
         timestamp_ms=timestamp_ms,
+        unknown=record.unknown,
     )
 
 
