@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from odradek.collector import Collector, enable_after_imports
 from odradek.errors import ErrorCode, KafkaError
@@ -31,13 +31,24 @@ long.
 """
 
 
+class Companion(Protocol):
+    """A process that runs beside the broker and is a client of it."""
+
+    def start(self, bootstrap_servers: str) -> None:
+        """Start the process, which connects to ``HOST:PORT``."""
+
+    def stop(self) -> None:
+        """End the process, and wait for its end. Blocks for seconds."""
+
+
 def run(
     config: BrokerConfig,
     *,
     environment: Environment | None = None,
     stop_limits: StopLimits | None = None,
+    companion: Companion | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then end the process.
+    """Serve until SIGTERM or SIGINT, then end the process. A companion ends before the broker.
 
     If the broker cannot start, print one line to stderr and exit with status 1.
 
@@ -47,7 +58,7 @@ def run(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_serve(config, environment, stop_limits))
+            runner.run(_serve(config, environment, stop_limits, companion))
     except (KafkaError, OSError) as error:
         message = error.message if isinstance(error, KafkaError) else str(error)
         print(f"odradek: {message}", file=sys.stderr)  # noqa: T201
@@ -107,7 +118,10 @@ def _make_server(
 
 
 async def _serve(
-    config: BrokerConfig, environment: Environment | None, stop_limits: StopLimits | None
+    config: BrokerConfig,
+    environment: Environment | None,
+    stop_limits: StopLimits | None,
+    companion: Companion | None,
 ) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -130,12 +144,16 @@ async def _serve(
     starting.result()
     failing = loop.create_task(server.failed())
     try:
+        if companion is not None:
+            companion.start(server.bootstrap_servers)
         await asyncio.wait([waiting, failing], return_when=asyncio.FIRST_COMPLETED)
         if failing.done():
             raise _reported(failing.result())
         log.info("stopping on a signal")
     finally:
         failing.cancel()
+        if companion is not None:
+            await asyncio.to_thread(companion.stop)
         await server.stop()
 
 

@@ -19,6 +19,7 @@ from odradek.cli import (
     pipeline,
     produce,
     quota,
+    registry,
     schema,
     serve,
     topic,
@@ -78,6 +79,7 @@ app.add_typer(
     schema.app, name="schema", help="Register, compare, export and import schemas of a registry."
 )
 app.add_typer(quota.app, name="quota", help="Show and set quotas of users and clients.")
+app.add_typer(registry.app, name="registry", help="Run a schema registry.")
 app.add_typer(txn.app, name="txn", help="List, describe and abort transactions.")
 app.add_typer(pipeline.app, name="pipeline", help="Ingest topics into tables with Spark.")
 app.command("serve")(_serve)

@@ -10,6 +10,7 @@ forwards to this module.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,14 +19,17 @@ from typing import TYPE_CHECKING
 from odradek.cli.output import CommandError, parse_assignments
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
+    from argparse import ArgumentParser, Namespace
 
     from odradek.config.broker import BrokerConfig
+    from odradek.launcher.companion import Companion
 
 HELP_COLUMNS = 80
 """Width of the help. argparse would import `shutil`, `bz2` and `lzma` to ask the terminal."""
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
+DEFAULT_REGISTRY_LISTEN = "127.0.0.1:8081"
+LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_DATA = "$XDG_DATA_HOME/odradek, or ~/.local/share/odradek"
 """`default_data_dir` in the help: the same text on every machine and for every user."""
 
@@ -38,16 +42,23 @@ def default_data_dir() -> Path:
 
 def serve(arguments: Sequence[str]) -> None:
     """Run a broker with the options in `arguments`."""
-    config = configure(arguments)
+    options = _parser().parse_args(arguments)
+    companion = None
+    if options.registry is not None:
+        companion = _registry(options.registry, options.log_level)
+    config = _configured(options)
     from odradek.broker.main import run
 
-    run(config)
+    run(config, companion=companion)
 
 
 def configure(arguments: Sequence[str]) -> BrokerConfig:
     """Set up logging from the options, and return the broker's configs."""
-    options = _parser().parse_args(arguments)
-    _configure_logging(options.log_level)
+    return _configured(_parser().parse_args(arguments))
+
+
+def _configured(options: Namespace) -> BrokerConfig:
+    configure_logging(options.log_level)
     return build_config(
         options.listen,
         options.data,
@@ -56,6 +67,31 @@ def configure(arguments: Sequence[str]) -> BrokerConfig:
         broker_id=options.broker_id,
         zookeeper=options.zookeeper,
     )
+
+
+def _registry(listen: str, log_level: str) -> Companion:
+    """Return the process of the schema registry.
+
+    Raises:
+        CommandError: The address is malformed, or the extra `registry` is not installed.
+    """
+    from odradek.cli.extras import need_registry_server
+    from odradek.launcher.companion import Companion
+
+    need_registry_server()
+    address = _host_port(listen, "--registry")
+
+    def command(bootstrap_servers: str, lifeline: int) -> list[str]:
+        options = {
+            "--listen": address,
+            "--bootstrap-server": bootstrap_servers,
+            "--log-level": log_level,
+            "--lifeline": str(lifeline),
+        }
+        words = [word for option in options.items() for word in option]
+        return [sys.executable, "-m", "odradek", "registry", "serve", *words]
+
+    return Companion("schema registry", command)
 
 
 def _parser() -> ArgumentParser:
@@ -85,9 +121,17 @@ def _parser() -> ArgumentParser:
         help="set one of Kafka's broker configs; repeatable",
     )
     add(
+        "--registry",
+        nargs="?",
+        const=DEFAULT_REGISTRY_LISTEN,
+        metavar="HOST:PORT",
+        help="also run a schema registry for the broker, in a process of its own, which listens on"
+        f" this address ({DEFAULT_REGISTRY_LISTEN} without one)",
+    )
+    add(
         "--log-level",
         default="info",
-        choices=("debug", "info", "warning", "error"),
+        choices=LOG_LEVELS,
         help="least level of log lines, default info",
     )
     return parser
@@ -112,11 +156,12 @@ def build_config(
     from odradek.config.broker import BrokerConfig
     from odradek.errors import KafkaError
 
-    contents = None if file is None else _read(file)
+    contents = None if file is None else read_properties(file)
     properties = dict(contents or {})
     properties |= parse_assignments(sets, "--set")
     if listen is not None:
-        properties["listeners"] = f"PLAINTEXT://{_host_port(listen)}"
+        address = _host_port(listen, "--listen")
+        properties["listeners"] = f"PLAINTEXT://{address}"
     properties.setdefault("listeners", f"PLAINTEXT://{DEFAULT_LISTEN}")
     if broker_id is not None:
         properties.pop("broker.id", None)
@@ -138,7 +183,7 @@ def build_config(
         raise CommandError(f"{error.message}. See docs/configuration.md.") from None
 
 
-def _read(file: Path) -> dict[str, str]:
+def read_properties(file: Path) -> dict[str, str]:
     """Return the configs in a file.
 
     Raises:
@@ -181,16 +226,16 @@ def _with_kept_node_id(config: BrokerConfig, properties: dict[str, str]) -> Brok
     return config
 
 
-def _host_port(listen: str) -> str:
+def _host_port(listen: str, option: str) -> str:
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdigit():
-        raise CommandError(f"--listen takes HOST:PORT, not {listen!r}.")
+        raise CommandError(f"{option} takes HOST:PORT, not {listen!r}.")
     return f"{host}:{port}"
 
 
-def _configure_logging(level: str) -> None:
+def configure_logging(level: str) -> None:
+    """Write log lines of at least this level to standard error."""
     import logging
-    import sys
 
     from odradek.cli.log_lines import FORMAT, OneLine
 
