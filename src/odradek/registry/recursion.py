@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 T = TypeVar("T")
 
 Recursion: TypeAlias = Generator[Generator[Any, Any, Any], Any, T]
-"""A recursive call with a result of type T. The calls that it yields have results of other types."""
+"""A recursive call with a result of type T. It yields calls with results of other types."""
 
 
 def run(call: Recursion[T]) -> T:

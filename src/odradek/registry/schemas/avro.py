@@ -1,4 +1,4 @@
-"""Avro schemas, parsed by the rules of Java's library and stored as in Confluent's registry. Pure."""
+"""Avro schemas: parsed by the rules of Java's library, stored as by Confluent. Pure."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from odradek.registry.schemas.avro_types import (
     AvroKind,
     AvroMap,
     AvroRecord,
+    AvroReference,
     AvroType,
     AvroUnion,
     defined,
@@ -29,11 +30,15 @@ _LONG = range(-(1 << 63), 1 << 63)
 _TEXTUAL = {AvroKind.STRING, AvroKind.BYTES, AvroKind.ENUM, AvroKind.FIXED}
 _FLOATING = {AvroKind.FLOAT, AvroKind.DOUBLE}
 _FLOAT_DIGITS_MAX = 9
-"""So many significant digits tell every float apart from its neighbours."""
+"""A float of 32 bits is identified by so many significant digits."""
 
 
 class DefaultValidator:
-    """Validates the defaults of one schema."""
+    """Validates the defaults of one schema.
+
+    A type whose name is not yet defined counts as a record without fields, as in Java. So a default
+    is validated where it is read, and again when all names are defined.
+    """
 
     def __init__(self) -> None:
         self._comparisons = 0
@@ -51,6 +56,8 @@ class DefaultValidator:
         self._comparisons += 1
         if self._comparisons > COMPARISONS_MAX:
             raise InvalidSchema(f"The defaults need more than {COMPARISONS_MAX} comparisons.")
+        if isinstance(used, AvroReference) and used.target is None:
+            return isinstance(value, dict)
         type_ = defined(used)
         valid: bool
         if isinstance(type_, AvroUnion):
@@ -101,8 +108,8 @@ class DefaultValidator:
 def normal_default(type_: AvroType, value: Json) -> Json:
     """Return the default value in the form that is equal for equal defaults.
 
-    The members of objects are sorted, and a number for a float or a double becomes a float. The
-    type must not be recursive where the value ends. A value that the type does not have is kept.
+    The members of objects are sorted, and a number for a float or a double becomes a float. A value
+    that the type does not have is kept.
     """
     return run(_normal(type_, value))
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import NoReturn, TypeAlias
 
-from odradek.registry.schemas.parsed import InvalidSchema
+from odradek.registry.schemas.parsed import DEPTH_MAX, InvalidSchema
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 """A JSON value. Objects keep the order of their members."""
+
+JSON_DEPTH_MAX = 4 * DEPTH_MAX
+"""Maximum depth of objects and arrays. A type in a field of a record is three levels below it."""
 
 SHOWN_CHARACTERS_MAX = 120
 """A longer value is truncated in messages."""
@@ -33,6 +37,7 @@ _ESCAPES = {
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _STRING_OR_COMMENT = re.compile(r'"|/\*|//')
 _PLAIN_EXPONENTS = range(-3, 7)
+_TOO_DEEP = "The schema's JSON is nested too deeply."
 
 
 def load(text: str) -> Json:
@@ -115,8 +120,24 @@ def _load(text: str) -> Json:
     try:
         value: Json = json.loads(text, parse_constant=_reject_constant)
     except RecursionError:
-        raise InvalidSchema("The schema's JSON is nested too deeply.") from None
+        raise InvalidSchema(_TOO_DEEP) from None
+    _check_depth(value)
     return value
+
+
+def _check_depth(value: Json) -> None:
+    level: list[Json] = [value]
+    for _ in range(JSON_DEPTH_MAX):
+        level = [part for each in level for part in _parts(each) if isinstance(part, dict | list)]
+        if not level:
+            return
+    raise InvalidSchema(_TOO_DEEP)
+
+
+def _parts(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _reject_constant(name: str) -> NoReturn:

@@ -88,7 +88,7 @@ class AvroReader:
         self._references: list[AvroReference] = []
         self._unions: list[tuple[AvroUnion, _Place]] = []
         self._fields: list[tuple[AvroField, _Place]] = []
-        self._validator = DefaultValidator()
+        self._early_defaults = DefaultValidator()
 
     def read(self, text: str) -> AvroType:
         """Return the type of a text.
@@ -96,6 +96,7 @@ class AvroReader:
         Raises:
             InvalidSchema: The text is not an Avro schema.
         """
+        self._early_defaults = DefaultValidator()
         root = run(self._type(load(text), _Place()))
         self._resolve_references()
         self._check_unions()
@@ -109,7 +110,7 @@ class AvroReader:
     def _resolve_references(self) -> None:
         for reference in self._references:
             target = self._definitions.get(reference.full_name)
-            if target is None and "." not in reference.name:
+            if target is None and not self._strict and "." not in reference.name:
                 target = self._definitions.get(reference.name)
             if target is None:
                 raise InvalidSchema(f"The type '{reference.full_name}' is not defined.")
@@ -127,9 +128,9 @@ class AvroReader:
         self._unions.clear()
 
     def _check_defaults(self) -> None:
+        validator = DefaultValidator()
         for each, place in self._fields:
-            if not self._validator.is_valid(each.type, each.default):
-                place.fail(f"Invalid default for field {each.name}: {shown(each.default)}")
+            _check_default(each, validator, place)
 
     def _type(self, node: Json, place: _Place) -> Recursion[AvroType]:
         if place.depth > DEPTH_MAX:
@@ -239,7 +240,8 @@ class AvroReader:
             aliases=_aliases(node, place),
             properties=_properties(node, _FIELD_ATTRIBUTES),
         )
-        if field.has_default:
+        if field.has_default and self._strict:
+            _check_default(field, self._early_defaults, place)
             self._fields.append((field, place))
         return field
 
@@ -365,6 +367,11 @@ def _default(value: Json, type_: AvroType, place: _Place) -> Json:
     if _JAVA_DOUBLE.fullmatch(text) is None:
         place.fail(f"The default {shown(value)} is not a number")
     return float(text.rstrip("fFdD"))
+
+
+def _check_default(field: AvroField, validator: DefaultValidator, place: _Place) -> None:
+    if not validator.is_valid(field.type, field.default):
+        place.fail(f"Invalid default for field {field.name}: {shown(field.default)}")
 
 
 def _is_unicode_name(name: str) -> bool:
