@@ -197,7 +197,7 @@ def _require_valid(schema: dict[str, Json], draft: Draft, location: str) -> None
 
 
 def _with_shared_definitions(document: Json) -> Json:
-    """Return the document with the entries of ``definitions`` in ``$defs`` too, as Confluent does."""
+    """Return the document with ``definitions`` copied into ``$defs``, as Confluent does."""
     if not isinstance(document, dict):
         return document
     definitions = document.get("definitions")
