@@ -155,7 +155,8 @@ INVALID: dict[str, Any] = {
 
 TEXTS = {
     "two values": ('"int" "long"', False),
-    "a comment": ('/* a */ "int" // b', True),
+    "a comment": ('/* a */ {"type": // b\n "int"}', True),
+    "a comment at the end": ('"int" // b', False),
     "a member twice": ('{"type":"long","type":"int"}', True),
     "no text": ("", False),
     "spaces": ("  ", False),

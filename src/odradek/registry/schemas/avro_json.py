@@ -52,9 +52,14 @@ def load(text: str) -> Json:
         if "/*" not in text and "//" not in text:
             raise InvalidSchema(f"The schema is not JSON: {error}") from None
     try:
-        return _load(_without_comments(text))
+        blanked = _blank_comments(text)
+        value = _load(blanked)
     except ValueError as error:
         raise InvalidSchema(f"The schema is not JSON: {error}") from None
+    # Java's library reads on after the value without its JSON parser.
+    if text[len(blanked.rstrip()) :].strip():
+        raise InvalidSchema("There is a comment after the end of the schema.")
+    return value
 
 
 def dump(value: Json) -> str:
@@ -144,14 +149,15 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON value")
 
 
-def _without_comments(text: str) -> str:
+def _blank_comments(text: str) -> str:
+    """The text with spaces in the place of comments."""
     kept: list[str] = []
     position = 0
     while (opened := _STRING_OR_COMMENT.search(text, position)) is not None:
         start = opened.start()
         end = _end(text, opened.group(), start)
         kept.append(text[position:start])
-        kept.append(text[start:end] if opened.group() == '"' else " ")
+        kept.append(text[start:end] if opened.group() == '"' else " " * (end - start))
         position = end
     kept.append(text[position:])
     return "".join(kept)
