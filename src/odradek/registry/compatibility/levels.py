@@ -100,7 +100,7 @@ def incompatibilities(
 def _compare(level: CompatibilityLevel, schema: ParsedSchema, old: EarlierVersion) -> list[str]:
     if schema.kind is not old.schema.kind:
         return [DIFFERENT_KIND]
-    messages = []
+    messages: list[str] = []
     details = _details(old)
     if level.is_forward:
         reasons = check(old.schema, schema)
