@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from odradek.cli.extras import need_registry_server
 from odradek.cli.output import CommandError
 from odradek.cli.retry_notices import write_to_stderr
 from odradek.registry.errors import RegistryErrorCode
@@ -23,8 +23,6 @@ DEFAULT_REGISTRY = "http://127.0.0.1:8081"
 URL_VARIABLE = "SCHEMA_REGISTRY_URL"
 USER_VARIABLE = "SCHEMA_REGISTRY_USER"
 PASSWORD_VARIABLE = "SCHEMA_REGISTRY_PASSWORD"  # noqa: S105  the name of a variable
-MODULES = ("httpx", "jsonschema", "grpc_tools", "google.protobuf")
-"""Modules of the extra `registry` that these commands use."""
 
 RegistryUrl = Annotated[
     str,
@@ -69,7 +67,7 @@ def registry(url: str, user: str | None, password_file: Path | None) -> Iterator
     Raises:
         CommandError: The extra `registry` is missing, an option is invalid, or a request failed.
     """
-    need_registry()
+    need_registry_server()
     from odradek.registry.client import (
         RegistryRefusal,
         RegistryUnavailable,
@@ -95,23 +93,6 @@ def registry(url: str, user: str | None, password_file: Path | None) -> Iterator
         raise CommandError(f"{client.address}: {error}") from None
     finally:
         client.close()
-
-
-def need_registry() -> None:
-    """Raise CommandError if the extra `registry` is not installed."""
-    missing = [name for name in MODULES if not _is_installed(name)]
-    if missing:
-        is_or_are = "is" if len(missing) == 1 else "are"
-        raise CommandError(
-            f"{', '.join(missing)} {is_or_are} missing: pip install 'odradek[registry]'."
-        )
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # the parent package is missing
-        return False
 
 
 def credentials(user: str | None, password_file: Path | None) -> Credentials | None:
