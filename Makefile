@@ -65,7 +65,7 @@ generate: venv           ## message classes from their definitions
 
 constraints: venv        ## pin and hash the packages of pyproject.toml
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	    --no-emit-find-links --no-header -q --upgrade --extra spark --extra dev -o constraints/all.txt pyproject.toml
+	    --no-emit-find-links --no-header -q --upgrade --extra registry --extra spark --extra dev -o constraints/all.txt pyproject.toml
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-header -q -c constraints/all.txt -o constraints/base.txt pyproject.toml
 	.venv/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from odradek.cli.output import CommandError
 
 SERVER_MODULES = (
-    "avro",
     "google.protobuf",
     "grpc_tools",
     "httpx",
