@@ -7,12 +7,18 @@ with ``?`` is only valid in stored schemas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+import pytest
 
 from odradek.registry.compatibility.levels import CompatibilityLevel, EarlierVersion
 from odradek.registry.decisions.decision import Decision
+from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.decisions.tools import SchemaTools
+from odradek.registry.errors import RegistryError
 from odradek.registry.records import Record, decode, encode
 from odradek.registry.schemas.parsed import (
     InvalidSchema,
@@ -95,32 +101,48 @@ class Log:
 
     def __init__(self) -> None:
         self.state = RegistryState()
-        self.records: list[tuple[bytes, bytes | None]] = []
+        self.records: dict[int, tuple[bytes, bytes | None]] = {}
+        self._next_offset = 0
 
     def write(self, *records: Record) -> None:
         """Append records, and apply them. No record may be skipped."""
         for record in records:
-            key, value = encode(record)
-            offset = len(self.records)
-            self.records.append((key, value))
-            assert self.state.apply(decode(key, value), offset, timestamp(offset)) is None
+            offset = self._next_offset
+            self._next_offset += 1
+            self.records[offset] = encode(record)
+            _apply(self.state, offset, self.records[offset])
 
     def execute(self, decision: Decision) -> object:
         """Write the records of a decision, and return its response."""
         self.write(*decision.records)
         return decision.response
 
-    def compacted(self) -> RegistryState:
-        """Return the state of the log after a compaction that keeps the last record of each key.
+    def compact(self) -> None:
+        """Compact the topic, and fold it again, as a registry that starts afterwards.
 
-        Tombstones are removed, too, as after ``delete.retention.ms``.
+        Compaction keeps the last record of each key. Tombstones are removed, too, as after
+        ``delete.retention.ms``.
         """
-        last = {key: offset for offset, (key, _) in enumerate(self.records)}
-        state = RegistryState()
-        for offset, (key, value) in enumerate(self.records):
-            if last[key] == offset and value is not None:
-                assert state.apply(decode(key, value), offset, timestamp(offset)) is None
-        return state
+        last = {key: offset for offset, (key, _) in self.records.items()}
+        self.records = {
+            offset: (key, value)
+            for offset, (key, value) in self.records.items()
+            if last[key] == offset and value is not None
+        }
+        self.state = RegistryState()
+        for offset, record in self.records.items():
+            _apply(self.state, offset, record)
+
+    def compacted(self) -> RegistryState:
+        """Return the state of the compacted log. This log is not changed."""
+        copy = Log()
+        copy.records = dict(self.records)
+        copy.compact()
+        return copy.state
+
+
+def _apply(state: RegistryState, offset: int, record: tuple[bytes, bytes | None]) -> None:
+    assert state.apply(decode(*record), offset, timestamp(offset)) is None
 
 
 def timestamp(offset: int) -> int:
@@ -130,3 +152,17 @@ def timestamp(offset: int) -> int:
 
 def subject(text: str) -> QualifiedSubject:
     return QualifiedSubject.parse(text)
+
+
+def request(text: str, **fields: Any) -> SchemaRequest:
+    """Return the request of a text, of kind AVRO as a default."""
+    return SchemaRequest(text=text, **fields)
+
+
+@contextmanager
+def refused(code: int, message: str | None = None) -> Iterator[None]:
+    """Expect an error of the registry with a code, and with a message that it contains."""
+    with pytest.raises(RegistryError) as caught:
+        yield
+    assert caught.value.code == code, caught.value.message
+    assert message is None or message in caught.value.message
