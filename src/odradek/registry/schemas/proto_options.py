@@ -17,14 +17,12 @@ from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from odradek.registry.schemas.parsed import InvalidSchema
 from odradek.registry.schemas.proto_known import CUSTOM_OPTION_PREFIX
 from odradek.registry.schemas.proto_layout import enclosed
 from odradek.registry.schemas.proto_literals import double, quoted, quoted_bytes, single
-
-_DESCRIPTOR_FILE = "google/protobuf/descriptor.proto"
 
 _FIRST_OPTIONS = {
     "java_package": 0,
@@ -155,9 +153,12 @@ class OptionWriter:
         try:
             descriptor = self._pool.FindMessageTypeByName(name)
         except KeyError:
-            raise InvalidSchema(f"The file {_DESCRIPTOR_FILE} does not define {name}.") from None
+            raise InvalidSchema(f"No file of the schema defines {name}.") from None
         decoded: Message = message_factory.GetMessageClass(descriptor)()
-        decoded.ParseFromString(options.SerializeToString())
+        try:
+            decoded.ParseFromString(options.SerializeToString())
+        except DecodeError as error:
+            raise InvalidSchema(f"An option in {name} is not valid: {error}") from error
         return decoded
 
     @cached_property
@@ -187,7 +188,7 @@ def pool_of(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
     """
     pool = DescriptorPool()
     added = list(files)
-    if all(file.name != _DESCRIPTOR_FILE for file in added):
+    if not any(_defines_options(file) for file in added):
         pool.AddSerializedFile(descriptor_pb2.DESCRIPTOR.serialized_pb)
     for file in added:
         try:
@@ -195,6 +196,12 @@ def pool_of(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
         except TypeError as error:
             raise InvalidSchema(str(error)) from error
     return pool
+
+
+def _defines_options(file: FileDescriptorProto) -> bool:
+    """Whether the file is Google's descriptor.proto, which a schema may also be a copy of."""
+    names = {each.name for each in file.message_type}
+    return file.package == "google.protobuf" and "FileOptions" in names
 
 
 def is_list(value: object) -> TypeGuard[Iterable[object]]:

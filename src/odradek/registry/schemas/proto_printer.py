@@ -95,7 +95,7 @@ class _FilePrinter:
     ) -> None:
         self._file = files[-1]
         self._style = style
-        self._names = {} if style.normalize else names
+        self._names: Mapping[SourcePath, str] = {} if style.normalize else names
         self._syntax_is_written = SYNTAX_PATH in self._names
         self._options = OptionWriter(files, style)
 
@@ -190,8 +190,10 @@ class _FilePrinter:
         oneofs = list(real_oneofs(message).items())
         if self._style.normalize:
             oneofs.sort(key=lambda item: min(field.number for _, field in item[1]))
-        lines = []
+        lines: list[str] = []
         for index, members in oneofs:
+            for _, field in members:
+                lines += self._messages_before(scope, field)
             declared = message.oneof_decl[index]
             sections = [
                 self._option_lines(self._options.options(declared.options)),

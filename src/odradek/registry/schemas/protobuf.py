@@ -9,7 +9,8 @@ Differences from Confluent's registry:
 - The canonical text has one statement for each reserved range, and options in the order of their
   numbers. Confluent's has those of the registered text.
 - A normalized text has numbers with all their digits. Confluent's has three after the point.
-- Google's common types (``google/type/*.proto``) need a reference.
+- Google's common types (``google/type/*.proto``) need a reference, unless the package
+  `googleapis-common-protos` is installed.
 """
 
 from __future__ import annotations
@@ -32,10 +33,15 @@ from odradek.registry.schemas.parsed import (
     UnsupportedFormat,
 )
 from odradek.registry.schemas.proto_literals import quoted
+from odradek.registry.schemas.proto_map_entries import (
+    has_map_entries,
+    set_map_entries,
+    with_marks,
+)
 from odradek.registry.schemas.proto_names import SourcePath, written_names
 from odradek.registry.schemas.proto_options import Style, pool_of
 from odradek.registry.schemas.proto_printer import print_file
-from odradek.registry.schemas.protoc import ROOT_NAME, compile_text, root_name
+from odradek.registry.schemas.protoc import compile_text, root_name
 
 DEFAULT_FORMAT = "default"
 """The format of the canonical text."""
@@ -126,7 +132,6 @@ def _parse_proto(text: str, files: Mapping[str, str]) -> ParsedProtobuf:
     compiled = compile_text(text, files)
     own = compiled.file
     names = written_names(own, text)
-    own.name = ROOT_NAME
     own.ClearField("source_code_info")
     for each in compiled.dependencies:
         each.ClearField("source_code_info")
@@ -141,15 +146,19 @@ def _parse_proto(text: str, files: Mapping[str, str]) -> ParsedProtobuf:
 
 
 def _as_proto(text: str, files: Mapping[str, str]) -> str:
-    """Return the text of a .proto file, which may be registered as its descriptor."""
-    if _BASE64.fullmatch(text.strip()) is None:
-        return text
-    own = _decode(text.strip())
-    own.name = root_name(files)
-    own.ClearField("source_code_info")
-    all_files = [*_dependencies(own, files), own]
-    pool_of(all_files)  # refuses names and indexes that the printer could not write
-    return print_file(all_files, {}, Style())
+    """Return a text that protoc accepts, for a text or a descriptor in base64."""
+    if _BASE64.fullmatch(text.strip()) is not None:
+        own = _decode(text.strip())
+        own.name = root_name(files)
+        own.ClearField("source_code_info")
+        all_files = [*_dependencies(own, files), own]
+        pool_of(all_files)  # refuses names and indexes that the printer could not write
+        return print_file(all_files, {}, Style())
+    if has_map_entries(text):
+        compiled = compile_text(with_marks(text), files)
+        set_map_entries(compiled.file)
+        return print_file([*compiled.dependencies, compiled.file], {}, Style())
+    return text
 
 
 def _decode(text: str) -> FileDescriptorProto:

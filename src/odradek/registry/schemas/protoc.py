@@ -3,8 +3,8 @@
 The protoc of `grpcio-tools` reads and writes files only, holds the interpreter lock while it
 compiles, writes its errors to file descriptor 2 of the process, and crashes the process on some
 input. So each compilation runs `protoc_child` in a temporary directory of its own, with a limit on
-time, memory and output. protoc refuses absolute imports and imports with `..`, so it reads
-no file outside of this directory, except Google's well-known types.
+time, memory and output. protoc refuses absolute imports and imports with `..`, so it reads no file
+outside of this directory, except the types of Google that the directory has links to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -31,6 +31,9 @@ COMPILE_SECONDS_MAX = 10.0
 
 ERROR_CHARACTERS_MAX = 2_000
 """A longer error message of protoc is truncated."""
+
+ERROR_BYTES_MAX = 65_536
+"""The part of protoc's output in which error messages are looked for."""
 
 NAME_BYTES_MAX = 255
 """Maximum length of one component of an imported file's name, as of a file system."""
@@ -68,7 +71,7 @@ def compile_text(text: str, files: Mapping[str, str]) -> CompiledFile:
         root = Path(directory)
         _write(root / "schema", {name: text})
         _write(root / "imports", imports)
-        _run(root, name)
+        _run(root, name, [name, *imports])
         written = FileDescriptorSet.FromString((root / "descriptors").read_bytes())
     compiled = {each.name: each for each in written.file}
     own = compiled.pop(name)
@@ -110,13 +113,17 @@ def _write(directory: Path, files: Mapping[str, str]) -> None:
         path.write_bytes(text.encode())
 
 
-def _run(directory: Path, name: str) -> None:
-    tools = _tools_directory()
+def _run(directory: Path, name: str, files: Iterable[str]) -> None:
+    tools = _package_directory("grpc_tools")
+    if tools is None:
+        raise RuntimeError(
+            "The package grpcio-tools is not installed. Install it with "
+            "`pip install 'odradek[registry]'`."
+        )
+    _link(directory / "known", tools)
     command = [
         *(sys.executable, "-I", "-S", protoc_child.__file__, str(tools.parent)),
-        "-Ischema",
-        "-Iimports",
-        f"-I{tools / '_proto'}",
+        *("-Ischema", "-Iimports", "-Iknown"),
         "--include_imports",
         "--include_source_info",
         "--retain_options",
@@ -139,31 +146,56 @@ def _run(directory: Path, name: str) -> None:
             raise InvalidSchema(
                 f"protoc did not compile the schema in {COMPILE_SECONDS_MAX:g} s."
             ) from None
+    if completed.returncode == protoc_child.IMPORT_FAILED:
+        raise RuntimeError(f"grpcio-tools cannot be imported: {_text(errors)}")
     if completed.returncode < 0:
         raise InvalidSchema(
             f"protoc was stopped by signal {-completed.returncode}: the schema is too large or "
             "nested too deep."
         )
     if completed.returncode != 0:
-        raise InvalidSchema(_message(errors))
+        raise InvalidSchema(_message(errors, files))
 
 
-def _message(errors: Path) -> str:
-    """Return protoc's error messages without its warnings. Such as `default:1:9: Expected ";".`"""
-    with errors.open("rb") as stream:
-        text = stream.read(4 * ERROR_CHARACTERS_MAX).decode(errors="replace")
-    lines = [line for line in text.splitlines() if line and _WARNING not in line]
-    message = "\n".join(lines)
+def _message(errors: Path, files: Iterable[str]) -> str:
+    """Return protoc's error messages without warnings, such as ``default:1:9: Expected ";".``
+
+    Each message begins with the name of a file.
+    """
+    text = _text(errors)
+    starts = tuple(f"{name}:" for name in files)
+    lines = [line for line in text.splitlines() if line.startswith(starts) and _WARNING not in line]
+    message = "\n".join(lines) or text
     if len(message) > ERROR_CHARACTERS_MAX:
         message = f"{message[:ERROR_CHARACTERS_MAX]}..."
-    return message or "protoc refuses the schema without a message."
+    return message
 
 
-def _tools_directory() -> Path:
-    found = importlib.util.find_spec("grpc_tools")
+def _text(errors: Path) -> str:
+    with errors.open("rb") as stream:
+        return stream.read(ERROR_BYTES_MAX).decode(errors="replace").strip()
+
+
+def _link(known: Path, tools: Path) -> None:
+    """Link the directories of Google's types, which a schema may import without a reference.
+
+    ``google/type`` comes with the package `googleapis-common-protos`, if that is installed.
+    """
+    folders = {"protobuf": tools / "_proto" / "google" / "protobuf"}
+    common = _package_directory("google.type")
+    if common is not None:
+        folders["type"] = common
+    google = known / "google"
+    google.mkdir(parents=True)
+    for name, folder in folders.items():
+        (google / name).symlink_to(folder, target_is_directory=True)
+
+
+def _package_directory(package: str) -> Path | None:
+    try:
+        found = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        return None
     if found is None or not found.submodule_search_locations:
-        raise RuntimeError(
-            "The package grpcio-tools is not installed. Install it with "
-            "`pip install 'odradek[registry]'`."
-        )
+        return None
     return Path(found.submodule_search_locations[0])

@@ -23,6 +23,10 @@ FILE_BYTES_MAX = 67_108_864
 """Maximum size of the descriptors, and of the error messages, that one run writes."""
 
 
+IMPORT_FAILED = 3
+"""The exit code if `grpc_tools` cannot be imported. protoc has the exit codes 0 and 1."""
+
+
 def set_limits() -> None:
     """Limit this process. An existing lower limit stays."""
     limits = {
@@ -41,7 +45,11 @@ def main(directory: str, arguments: list[str]) -> int:
     """Run protoc and return its exit code."""
     set_limits()
     sys.path.append(directory)
-    from grpc_tools import protoc
+    try:
+        from grpc_tools import protoc
+    except ImportError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return IMPORT_FAILED
 
     return int(protoc.main(["protoc", *arguments]))
 
