@@ -15,7 +15,7 @@ DEFAULT_TOPIC = "_schemas"
 RECORD_BYTES_MAX = 4 * 1_048_576
 """Maximum size of a record of the topic: a schema's text of 1 MiB, escaped as JSON."""
 
-SESSION_TIMEOUT_MS = 6_000
+MEMBER_TIMEOUT_MS = 6_000
 """Time after which the group gives the partition of a killed writer to another instance.
 
 It is the smallest one that Kafka's brokers accept by default.
@@ -126,9 +126,9 @@ class KafkaSettings:
         The cooperative assignor leaves the partition with its owner when another member joins.
         """
         own = {
-            "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 6,
+            "heartbeat.interval.ms": MEMBER_TIMEOUT_MS // 6,
             "queued.max.messages.kbytes": READ_AHEAD_KIB,
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "session.timeout.ms": MEMBER_TIMEOUT_MS,
         }
         reserved = {
             "auto.offset.reset": "latest",

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from odradek.launcher.plan import REPLICAS_MAX
 from odradek.registry.kafka_settings import RECORD_BYTES_MAX, InstanceFailure, KafkaSettings
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REPLICAS_MAX = 3
-"""Replication factor of the topic, if the cluster has so many brokers."""
 REQUEST_TIMEOUT_S = 10.0
 RESULT_TIMEOUT_S = REQUEST_TIMEOUT_S + 5.0
 """Time limit for the result of a request, which ends by itself after `REQUEST_TIMEOUT_S`."""
