@@ -39,6 +39,9 @@ NAME_BYTES_MAX = 255
 """Maximum length of one component of an imported file's name, as of a file system."""
 
 _WARNING = ": warning: "
+_SCHEMA = "schema"
+_IMPORTS = "imports"
+_KNOWN = "known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ def compile_text(text: str, files: Mapping[str, str]) -> CompiledFile:
     name = root_name(files)
     with tempfile.TemporaryDirectory(prefix="odradek-protoc-") as directory:
         root = Path(directory)
-        _write(root / "schema", {name: text})
-        _write(root / "imports", imports)
+        _write(root / _SCHEMA, {name: text})
+        _write(root / _IMPORTS, imports)
         _run(root, name, [name, *imports])
         written = FileDescriptorSet.FromString((root / "descriptors").read_bytes())
     compiled = {each.name: each for each in written.file}
@@ -120,15 +123,15 @@ def _run(directory: Path, name: str, files: Iterable[str]) -> None:
             "The package grpcio-tools is not installed. Install it with "
             "`pip install 'odradek[registry]'`."
         )
-    _link(directory / "known", tools)
+    _link(directory / _KNOWN, tools)
     command = [
         *(sys.executable, "-I", "-S", protoc_child.__file__, str(tools.parent)),
-        *("-Ischema", "-Iimports", "-Iknown"),
+        *(f"-I{_SCHEMA}", f"-I{_IMPORTS}", f"-I{_KNOWN}"),
         "--include_imports",
         "--include_source_info",
         "--retain_options",
         "--descriptor_set_out=descriptors",
-        f"schema/{name}",
+        f"{_SCHEMA}/{name}",
     ]
     errors = directory / "errors"
     with errors.open("wb") as stream:
@@ -164,11 +167,19 @@ def _message(errors: Path, files: Iterable[str]) -> str:
     """
     text = _text(errors)
     starts = tuple(f"{name}:" for name in files)
-    lines = [line for line in text.splitlines() if line.startswith(starts) and _WARNING not in line]
+    found = (_without_directory(line, starts) for line in text.splitlines())
+    lines = [line for line in found if line.startswith(starts) and _WARNING not in line]
     message = "\n".join(lines) or text
     if len(message) > ERROR_CHARACTERS_MAX:
         message = f"{message[:ERROR_CHARACTERS_MAX]}..."
     return message
+
+
+def _without_directory(line: str, starts: tuple[str, ...]) -> str:
+    """Remove the temporary directory that some versions of protoc name before a file."""
+    if line.startswith(starts):
+        return line
+    return line.removeprefix(f"{_SCHEMA}/").removeprefix(f"{_IMPORTS}/")
 
 
 def _text(errors: Path) -> str:
