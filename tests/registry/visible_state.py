@@ -1,4 +1,4 @@
-"""All that look-ups return from a state, to compare states."""
+"""The results of all look-ups of a state, to compare states."""
 
 from __future__ import annotations
 

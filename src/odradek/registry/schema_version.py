@@ -86,7 +86,7 @@ def schema_json(
         text: The text in the format of the request, or None for the stored text.
         qualified_references: ``referenceFormat=qualified``: references name their context.
     """
-    json = {
+    json: JsonObject = {
         "subject": str(version.subject),
         "version": version.version,
         "id": version.id,

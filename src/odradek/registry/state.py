@@ -45,6 +45,9 @@ S = TypeVar("S")
 K = TypeVar("K")
 L = TypeVar("L")
 
+LATEST_VERSION = -1
+"""The number of requests and references for the latest version, which is never a deleted one."""
+
 VersionKey: TypeAlias = tuple[QualifiedSubject, int]
 """A subject and one of its versions."""
 
@@ -129,10 +132,10 @@ class RegistryState:
 
         Args:
             subject: The subject.
-            version: The number, or -1 for the latest version, which is never a deleted one.
+            version: The number, or `LATEST_VERSION`.
             deleted: Whether to return a soft-deleted version.
         """
-        if version == -1:
+        if version == LATEST_VERSION:
             return self.latest(subject)
         found = self._versions.get(subject, {}).get(version)
         return found if found is not None and (deleted or not found.deleted) else None

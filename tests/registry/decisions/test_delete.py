@@ -87,7 +87,7 @@ def test_second_soft_deletion_is_refused(log: Log) -> None:
         delete_version(log.state, A, 2)
 
 
-def test_unknown_version_and_subject_are_told_apart(log: Log) -> None:
+def test_unknown_version_and_subject_are_distinguished(log: Log) -> None:
     with refused(RegistryErrorCode.VERSION_NOT_FOUND, "Version 9 not found."):
         delete_version(log.state, A, 9)
     with refused(RegistryErrorCode.SUBJECT_NOT_FOUND, "Subject 'c' not found."):

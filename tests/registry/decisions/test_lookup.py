@@ -76,7 +76,7 @@ def test_version_is_searched_in_all_contexts(log: Log) -> None:
         find_version(log.state, subject(":.other:c"), 1)
 
 
-def test_unknown_version_and_subject_are_told_apart(log: Log) -> None:
+def test_unknown_version_and_subject_are_distinguished(log: Log) -> None:
     with refused(RegistryErrorCode.VERSION_NOT_FOUND, "Version 3 not found."):
         find_version(log.state, A, 3)
     with refused(RegistryErrorCode.SUBJECT_NOT_FOUND, "Subject 'd' not found."):

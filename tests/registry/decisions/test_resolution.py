@@ -133,9 +133,9 @@ def test_long_chain_is_an_error() -> None:
 def test_many_references_are_an_error() -> None:
     log = Log()
     log.write(schema("b", 1))
-    references = [Reference(f"n{n}", "b", 1) for n in range(resolution.REFERENCES_MAX + 1)]
+    references = [Reference(f"n{n}", "b", 1) for n in range(resolution.REFERENCES_TOTAL_MAX + 1)]
 
-    assert len(resolve(log.state, A, references[:-1]).texts) == resolution.REFERENCES_MAX
+    assert len(resolve(log.state, A, references[:-1]).texts) == resolution.REFERENCES_TOTAL_MAX
     with pytest.raises(InvalidSchema, match="More than 1000 references"):
         resolve(log.state, A, references)
 

@@ -3,16 +3,16 @@
 A version with the same content is found by its guid. These rules find versions that differ in their
 text only:
 
-- the text of the version has another canonical form, because an older registry wrote it;
-- the request contains the definitions that the version references;
-- one of them has ``confluent:version`` in its metadata.
+- The text of the version has another canonical form, because an older registry wrote it.
+- The request contains the definitions that the version references.
+- One of them has ``confluent:version`` in its metadata.
 """
 
 from __future__ import annotations
 
 from odradek.registry.decisions.parsing import Candidate, stored_schema
 from odradek.registry.decisions.resolution import with_numbers
-from odradek.registry.decisions.tools import Parsers
+from odradek.registry.decisions.tools import SchemaParsers
 from odradek.registry.metadata import Metadata
 from odradek.registry.schema_version import SchemaVersion
 from odradek.registry.schemas.parsed import ParsedSchema, UnsupportedFormat
@@ -23,7 +23,7 @@ RESOLVED = "resolved"
 
 
 def is_equivalent(
-    state: RegistryState, parsers: Parsers, candidate: Candidate, version: SchemaVersion
+    state: RegistryState, parsers: SchemaParsers, candidate: Candidate, version: SchemaVersion
 ) -> bool:
     """Whether a look-up of the candidate finds the version.
 

@@ -8,8 +8,7 @@ from odradek.registry.decisions.comparison import incompatibilities
 from odradek.registry.decisions.matching import matching_or_inheriting_version
 from odradek.registry.decisions.parsing import canonical, text_in_format
 from odradek.registry.decisions.requests import SchemaRequest
-from odradek.registry.decisions.resolution import LATEST
-from odradek.registry.decisions.tools import Parsers, SchemaTools
+from odradek.registry.decisions.tools import SchemaParsers, SchemaTools
 from odradek.registry.errors import (
     RegistryError,
     RegistryErrorCode,
@@ -19,7 +18,7 @@ from odradek.registry.errors import (
 )
 from odradek.registry.json_value import JsonObject
 from odradek.registry.schema_version import SchemaVersion, schema_json
-from odradek.registry.state import Deleted, RegistryState
+from odradek.registry.state import LATEST_VERSION, Deleted, RegistryState
 from odradek.registry.subjects import QualifiedSubject
 
 
@@ -47,7 +46,7 @@ def find_version(
 
 def get_version(
     state: RegistryState,
-    parsers: Parsers,
+    parsers: SchemaParsers,
     subject: QualifiedSubject,
     version: int,
     *,
@@ -68,7 +67,7 @@ def get_version(
 
 def look_up(
     state: RegistryState,
-    parsers: Parsers,
+    parsers: SchemaParsers,
     subject: QualifiedSubject,
     request: SchemaRequest,
     *,
@@ -103,7 +102,7 @@ def look_up(
 
 def latest_with_metadata(
     state: RegistryState,
-    parsers: Parsers,
+    parsers: SchemaParsers,
     subject: QualifiedSubject,
     properties: Mapping[str, str],
     *,
@@ -178,6 +177,6 @@ def _compared_versions(
     if version is None:
         return state.versions(subject)
     found = state.version(subject, version)
-    if found is None and version != LATEST:
+    if found is None and version != LATEST_VERSION:
         raise version_not_found(version)
     return [] if found is None else [found]

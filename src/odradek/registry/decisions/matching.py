@@ -6,7 +6,7 @@ from odradek.registry.decisions.equivalence import is_equivalent
 from odradek.registry.decisions.inheritance import with_inherited_contract
 from odradek.registry.decisions.parsing import Candidate, canonical
 from odradek.registry.decisions.requests import SchemaRequest
-from odradek.registry.decisions.tools import Parsers
+from odradek.registry.decisions.tools import SchemaParsers
 from odradek.registry.errors import RegistryError
 from odradek.registry.schema_version import SchemaVersion
 from odradek.registry.state import Deleted, RegistryState
@@ -15,7 +15,7 @@ from odradek.registry.subjects import QualifiedSubject
 
 def matching_version(
     state: RegistryState,
-    parsers: Parsers,
+    parsers: SchemaParsers,
     subject: QualifiedSubject,
     request: SchemaRequest,
     *,
@@ -39,9 +39,7 @@ def matching_version(
     """
     if request.is_empty:
         return None
-    candidate = canonical(
-        state, parsers, subject, request, normalize=normalize, stored=True
-    )
+    candidate = canonical(state, parsers, subject, request, normalize=normalize, stored=True)
     if latest_only:
         latest = state.latest(subject)
         found = latest is not None and is_equivalent(state, parsers, candidate, latest)
@@ -58,7 +56,7 @@ def matching_version(
 
 def matching_or_inheriting_version(
     state: RegistryState,
-    parsers: Parsers,
+    parsers: SchemaParsers,
     subject: QualifiedSubject,
     request: SchemaRequest,
     *,
@@ -101,7 +99,7 @@ def version_with_content(
 
 
 def _matches(
-    state: RegistryState, parsers: Parsers, candidate: Candidate, version: SchemaVersion
+    state: RegistryState, parsers: SchemaParsers, candidate: Candidate, version: SchemaVersion
 ) -> bool:
     """Whether a version matches. A version that cannot be parsed does not."""
     try:

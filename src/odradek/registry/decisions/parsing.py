@@ -12,7 +12,7 @@ from itertools import islice
 
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.decisions.resolution import resolve
-from odradek.registry.decisions.tools import Parsers
+from odradek.registry.decisions.tools import SchemaParsers
 from odradek.registry.errors import RegistryError, invalid_schema, schema_too_large
 from odradek.registry.guids import guid_of
 from odradek.registry.metadata import Metadata
@@ -46,7 +46,7 @@ class ParseTask:
     references: tuple[ResolvedReference, ...]
     stored: bool
 
-    def run(self, parsers: Parsers) -> ParsedSchema:
+    def run(self, parsers: SchemaParsers) -> ParsedSchema:
         """Return the parsed schema.
 
         Raises:
@@ -98,7 +98,7 @@ class Candidate:
 
 def canonical(
     state: RegistryState,
-    parsers: Parsers,
+    parsers: SchemaParsers,
     subject: QualifiedSubject,
     request: SchemaRequest,
     *,
@@ -135,7 +135,9 @@ def canonical(
     )
 
 
-def stored_schema(state: RegistryState, parsers: Parsers, version: SchemaVersion) -> ParsedSchema:
+def stored_schema(
+    state: RegistryState, parsers: SchemaParsers, version: SchemaVersion
+) -> ParsedSchema:
     """Return the parsed schema of a version.
 
     Raises:
@@ -145,7 +147,7 @@ def stored_schema(state: RegistryState, parsers: Parsers, version: SchemaVersion
 
 
 def text_in_format(
-    state: RegistryState, parsers: Parsers, version: SchemaVersion, format_name: str
+    state: RegistryState, parsers: SchemaParsers, version: SchemaVersion, format_name: str
 ) -> str:
     """Return the text of a version in the format of a request.
 

@@ -14,7 +14,6 @@ from odradek.registry.decisions.matching import matching_version, version_with_c
 from odradek.registry.decisions.parsing import Candidate, canonical, text_in_format
 from odradek.registry.decisions.permissions import require_registrable, require_valid
 from odradek.registry.decisions.requests import NEXT_VERSION, NO_ID, SchemaRequest
-from odradek.registry.decisions.resolution import LATEST
 from odradek.registry.decisions.retention import kept_ids
 from odradek.registry.decisions.tools import SchemaTools
 from odradek.registry.errors import (
@@ -24,7 +23,7 @@ from odradek.registry.errors import (
 )
 from odradek.registry.records import ContextRecord, Record, SchemaTombstone
 from odradek.registry.schema_version import SchemaVersion, registered_json
-from odradek.registry.state import Deleted, RegistryState
+from odradek.registry.state import LATEST_VERSION, Deleted, RegistryState
 from odradek.registry.subjects import DEFAULT_CONTEXT, QualifiedSubject
 
 
@@ -114,11 +113,11 @@ class _Registration:
             self._subject,
             request,
             normalize=self._normalize,
-            latest_only=request.version == LATEST,
+            latest_only=request.version == LATEST_VERSION,
         )
         if existing is None:
             return None
-        if request.version in (NEXT_VERSION, LATEST):
+        if request.version in (NEXT_VERSION, LATEST_VERSION):
             return existing if request.id < 0 or request.id == existing.id else None
         named = self._state.version(self._subject, request.version)
         is_same = named is not None and named.id == request.id and named.guid == existing.guid

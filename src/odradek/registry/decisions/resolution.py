@@ -12,17 +12,14 @@ from odradek.registry.schemas.parsed import (
     Reference,
     ResolvedReference,
 )
-from odradek.registry.state import RegistryState
+from odradek.registry.state import LATEST_VERSION, RegistryState
 from odradek.registry.subjects import QualifiedSubject
 
 REFERENCE_DEPTH_MAX = 64
 """Maximum length of a chain of references."""
 
-REFERENCES_MAX = 1_000
+REFERENCES_TOTAL_MAX = 1_000
 """Maximum number of references of a schema, together with the references of these."""
-
-LATEST = -1
-"""The version of a reference to the latest version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ def resolve(
 
     Raises:
         InvalidSchema: A referenced version does not exist, a version references itself, or the
-            references exceed `REFERENCE_DEPTH_MAX` or `REFERENCES_MAX`.
+            references exceed `REFERENCE_DEPTH_MAX` or `REFERENCES_TOTAL_MAX`.
         RegistryError: 42209, the texts exceed `TEXT_BYTES_MAX` bytes.
     """
     resolution = _Resolution(state, deleted)
@@ -72,7 +69,7 @@ def with_numbers(
 def _with_number(
     state: RegistryState, subject: QualifiedSubject, reference: Reference
 ) -> Reference:
-    if reference.version != LATEST:
+    if reference.version != LATEST_VERSION:
         return reference
     latest = state.latest(subject.relative(reference.subject))
     return reference if latest is None else replace(reference, version=latest.version)
@@ -120,8 +117,8 @@ class _Resolution:
     def _enter(self, name: str, depth: int) -> None:
         if depth >= REFERENCE_DEPTH_MAX:
             raise InvalidSchema(f"More than {REFERENCE_DEPTH_MAX} references follow each other")
-        if len(self._names) >= REFERENCES_MAX:
-            raise InvalidSchema(f"More than {REFERENCES_MAX} references")
+        if len(self._names) >= REFERENCES_TOTAL_MAX:
+            raise InvalidSchema(f"More than {REFERENCES_TOTAL_MAX} references")
         self._names.add(name)
 
     def _append(self, name: str, text: str) -> None:

@@ -10,7 +10,7 @@ from odradek.registry.compatibility.levels import CompatibilityLevel, EarlierVer
 from odradek.registry.schemas.parsed import ParsedSchema, ResolvedReference, SchemaKind
 
 
-class Parsers(Protocol):
+class SchemaParsers(Protocol):
     """Parses schemas of all kinds, as `odradek.registry.schemas.parsers.Parsers`."""
 
     def parse(
@@ -42,9 +42,13 @@ class Incompatibilities(Protocol):
         """Return the messages why a schema breaks a level. Empty: it does not."""
 
 
+Parsers = SchemaParsers
+"""The former name of `SchemaParsers`, which `odradek.registry.routes.formats` imports."""
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaTools:
-    """What a decision needs besides the state."""
+    """The parsers and the rules that a decision needs besides the state."""
 
-    parsers: Parsers
+    parsers: SchemaParsers
     incompatibilities: Incompatibilities
