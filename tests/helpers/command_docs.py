@@ -25,6 +25,9 @@ The page is generated from the commands (`python -m tests.helpers.command_docs`)
 |---|---|
 | `ODRADEK_BOOTSTRAP_SERVER` | default of `--bootstrap-server` |
 | `ODRADEK_DEBUG` | if set, commands print the log of their Kafka client |
+| `SCHEMA_REGISTRY_URL` | default of `--registry` (`odradek consume`: of `--decode`) |
+| `SCHEMA_REGISTRY_USER` | default of `--user` and `--registry-user` |
+| `SCHEMA_REGISTRY_PASSWORD` | password of this user |
 | `ODRADEK_FORCE_FALLBACKS` | if set, the broker works without uvloop, `sendfile` and `RWF_NOWAIT` |
 """
 COMMON = {"--help"}

@@ -31,14 +31,12 @@ def read_schema(file: Path, kind: str | None, references: list[str]) -> StoredSc
     """
     from odradek.registry.client import StoredSchema
 
-    return StoredSchema(
-        text=_read(file),
-        kind=schema_kind(file, kind),
-        references=tuple(map(_reference, references)),
-    )
+    found_kind = _kind(file, kind)
+    found_references = tuple(map(_reference, references))
+    return StoredSchema(_read(file), found_kind, found_references)
 
 
-def schema_kind(file: Path, kind: str | None = None) -> SchemaKind:
+def _kind(file: Path, kind: str | None) -> SchemaKind:
     """Return the kind of the option --type, or of the suffix of a file."""
     from odradek.registry.schemas.parsed import SchemaKind
 
