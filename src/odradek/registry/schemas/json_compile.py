@@ -24,6 +24,7 @@ from referencing import Registry, Resolver, Resource, Specification
 from odradek.registry.schemas.json_drafts import Draft, draft_of, subschemas, without_subschemas
 from odradek.registry.schemas.json_groups import form_of
 from odradek.registry.schemas.json_model import EmptyForm, FalseForm, Form, Node, in_place
+from odradek.registry.schemas.json_patterns import require_expression
 from odradek.registry.schemas.json_text import Json
 from odradek.registry.schemas.parsed import InvalidSchema
 
@@ -194,6 +195,12 @@ def _require_valid(schema: dict[str, Json], draft: Draft, location: str) -> None
     if error is not None:
         pointer = "/".join([location, *map(str, error.absolute_path)])
         raise InvalidSchema(f"{pointer}: {_shown(error.message)}")
+    pattern, patterns = schema.get("pattern"), schema.get("patternProperties")
+    if isinstance(pattern, str):
+        require_expression(pattern, f"{location}/pattern")
+    if isinstance(patterns, dict):
+        for each in patterns:
+            require_expression(each, f"{location}/patternProperties")
 
 
 def _with_shared_definitions(document: Json) -> Json:

@@ -45,7 +45,7 @@ def load(text: str) -> Json:
         )
     except RecursionError:
         raise _too_deep() from None
-    except (ValueError, DecimalException) as error:
+    except ValueError as error:
         raise InvalidSchema(f"The schema is not valid JSON: {error}") from None
     _require_nesting(value)
     return value
@@ -77,7 +77,10 @@ def value_key(value: Json) -> str:
 
 def _decimal(text: str) -> Decimal:
     _require_length(text)
-    number = Decimal(text)
+    try:
+        number = Decimal(text)
+    except DecimalException:
+        raise ValueError("the exponent of a number is too large") from None
     return number.copy_abs() if number.is_zero() else number
 
 
