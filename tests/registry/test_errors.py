@@ -38,8 +38,7 @@ def test_status_is_the_beginning_of_the_code(code: RegistryErrorCode) -> None:
             errors.version_soft_deleted("orders", 2),
             40406,
             404,
-            "Subject 'orders' Version 2 was soft deleted."
-            "Set permanent=true to delete permanently",
+            "Subject 'orders' Version 2 was soft deleted.Set permanent=true to delete permanently",
         ),
         (
             errors.version_not_soft_deleted("orders", 2),

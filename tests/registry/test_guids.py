@@ -30,9 +30,7 @@ def test_guid_hashes_references_with_the_version_in_big_endian_order() -> None:
 
 
 def test_guid_hashes_metadata_and_rules_in_the_order_of_confluent() -> None:
-    metadata = Metadata(
-        tags=(("a.b", ("PII", "X")),), properties=(("k", "v"),), sensitive=("k",)
-    )
+    metadata = Metadata(tags=(("a.b", ("PII", "X")),), properties=(("k", "v"),), sensitive=("k",))
     rule = Rule(
         name="r",
         doc="d",

@@ -113,9 +113,7 @@ def test_decode_is_the_inverse_of_encode(record: Record) -> None:
 
 
 @given(st.binary(max_size=60) | st.none(), st.binary(max_size=60) | st.none())
-def test_any_bytes_are_decoded_without_an_exception(
-    key: bytes | None, value: bytes | None
-) -> None:
+def test_any_bytes_are_decoded_without_an_exception(key: bytes | None, value: bytes | None) -> None:
     decode(key, value)
 
 

@@ -111,9 +111,7 @@ def test_tombstones_of_all_versions_leave_no_schema(
     assert state.schemas(":*:", Deleted.INCLUDE) == []
     assert [state.by_id(schema_id) for schema_id in range(7)] == [None] * 7
     assert all(state.with_content(".", guid_of(r.text, (), None, None)) == [] for r in records)
-    assert all(
-        state.referrers(subject(r.subject), r.version, deleted=True) == [] for r in records
-    )
+    assert all(state.referrers(subject(r.subject), r.version, deleted=True) == [] for r in records)
 
 
 def test_skipped_record_is_returned_with_its_reason() -> None:

@@ -8,11 +8,16 @@ from odradek.registry.json_value import JsonFields, JsonValue, WrongType
 from odradek.registry.schemas.parsed import Reference
 
 
+class InvalidReference(WrongType):
+    """A reference has no name, no subject or no version."""
+
+
 def decode_references(fields: JsonFields, name: str = "references") -> tuple[Reference, ...]:
     """Return the references of a request or record.
 
     Raises:
-        WrongType: A reference has no name, subject or version, or one of a wrong type.
+        InvalidReference: A reference has no name, no subject or no version.
+        WrongType: A value has a wrong type.
     """
     return tuple(_decode(value) for value in fields.elements(name))
 
@@ -30,7 +35,8 @@ def _decode(value: JsonValue) -> Reference:
     name, subject = fields.text("name"), fields.text("subject")
     version = fields.integer("version")
     if name is None or subject is None or version is None:
-        raise WrongType(
-            f"Invalid reference: {{name='{name}', subject='{subject}', version={version}}}"
+        parts = ("null" if part is None else part for part in (name, subject, version))
+        raise InvalidReference(
+            "Invalid reference: {{name='{}', subject='{}', version={}}}".format(*parts)
         )
     return Reference(name, subject, version)

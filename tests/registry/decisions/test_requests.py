@@ -58,7 +58,6 @@ def test_absent_fields_have_defaults(body: JsonValue) -> None:
         {"references": {}},
         {"references": "x"},
         {"references": [1]},
-        {"references": [{"name": "n", "subject": "s"}]},
         {"metadata": {"tags": {"a": "b"}}},
         {"metadata": {"properties": ["a"]}},
         {"metadata": {"sensitive": [[]]}},
@@ -67,6 +66,14 @@ def test_absent_fields_have_defaults(body: JsonValue) -> None:
 )
 def test_wrong_types_are_refused(body: JsonValue) -> None:
     with refused(RegistryErrorCode.BAD_REQUEST):
+        SchemaRequest.from_json(body)
+
+
+def test_incomplete_reference_is_an_invalid_schema() -> None:
+    body: JsonValue = {"references": [{"name": "n", "subject": "s"}]}
+
+    message = "Invalid reference: {name='n', subject='s', version=null}"
+    with refused(RegistryErrorCode.INVALID_SCHEMA, message):
         SchemaRequest.from_json(body)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from odradek.registry.errors import bad_request, invalid_rule_set
+from odradek.registry.errors import bad_request, invalid_rule_set, invalid_schema
 from odradek.registry.json_value import JsonFields, JsonValue, WrongType
 from odradek.registry.metadata import Metadata
 from odradek.registry.records import DEFAULT_KIND
-from odradek.registry.references import decode_references
+from odradek.registry.references import InvalidReference, decode_references
 from odradek.registry.rules import InvalidRule, RuleSet
 from odradek.registry.schemas.parsed import Reference
 
@@ -40,7 +40,8 @@ class SchemaRequest:
         """Return the request of a body. Unknown fields are ignored.
 
         Raises:
-            RegistryError: 400, a field has a wrong type. 42210, the rule set is not valid.
+            RegistryError: 400, a field has a wrong type. 42201, a reference is incomplete. 42210, the
+                rule set is not valid.
         """
         try:
             fields = JsonFields(body, "body")
@@ -56,6 +57,8 @@ class SchemaRequest:
             )
             if request.rule_set is not None:
                 request.rule_set.validate()
+        except InvalidReference as error:
+            raise invalid_schema(str(error)) from error
         except WrongType as error:
             raise bad_request(str(error)) from error
         except InvalidRule as error:
