@@ -40,8 +40,8 @@ class SchemaRequest:
         """Return the request of a body. Unknown fields are ignored.
 
         Raises:
-            RegistryError: 400, a field has a wrong type. 42201, a reference is incomplete. 42210, the
-                rule set is not valid.
+            RegistryError: 400, a field has a wrong type. 42201, a reference is incomplete. 42210,
+                the rule set is not valid.
         """
         try:
             fields = JsonFields(body, "body")
