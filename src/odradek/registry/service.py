@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from odradek.environment.clock import Clock
 from odradek.registry.applied_log import AppliedLog
+from odradek.registry.compatibility.levels import incompatibilities
 from odradek.registry.decisions.decision import Decision
 from odradek.registry.decisions.tools import SchemaTools
 from odradek.registry.errors import (
@@ -25,6 +26,7 @@ from odradek.registry.errors import (
 )
 from odradek.registry.forwarding import ForwardableRequest, Forwarder, WriterUnreachable
 from odradek.registry.json_value import JsonValue
+from odradek.registry.schemas.parsers import Parsers
 from odradek.registry.state import RegistryState
 
 WRITES_MAX = 256
@@ -128,10 +130,11 @@ class RegistryService:
     """The implementation of `Registry`. The event loop owns it.
 
     Args:
+        state: The state, which the reader of the log folds.
+        parsers: The parsers and their cache, which threads use, too.
         identity: The names for ``/v1/metadata``.
-        tools: The parsers, which threads use, too.
-        applied: The state and its position in the log.
         leadership: The election of the writer.
+        applied: The position of the state in the log.
         forwarder: Sends writes to the writer.
         executor: The threads for `parse_off_loop`.
         clock: Measures the time that a write waits for a writer.
@@ -139,29 +142,26 @@ class RegistryService:
 
     def __init__(
         self,
+        state: RegistryState,
+        parsers: Parsers,
         identity: Identity,
-        tools: SchemaTools,
-        applied: AppliedLog,
         leadership: Leadership,
+        applied: AppliedLog,
         forwarder: Forwarder,
         executor: Executor,
         clock: Clock,
     ) -> None:
+        self.state = state
+        self.tools = SchemaTools(parsers, incompatibilities)
         self.identity = identity
-        self.tools = tools
-        self._applied = applied
         self._leadership = leadership
+        self._applied = applied
         self._forwarder = forwarder
         self._executor = executor
         self._clock = clock
         self._parse_threads = asyncio.Semaphore(PARSES_RUNNING_MAX)
         self._parses = 0
         self._writes = 0
-
-    @property
-    def state(self) -> RegistryState:
-        """The state, for reads."""
-        return self._applied.state
 
     @property
     def position(self) -> int:
