@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from odradek.environment.clock import ManualClock
+from odradek.environment.timers import LoopTimers
 from odradek.registry.app import create_app
 from odradek.registry.applied_log import AppliedLog
 from odradek.registry.decisions.decision import Decision
@@ -92,6 +93,14 @@ class FixedLeadership:
         return self.urls.pop(0) if len(self.urls) > 1 else self.urls[0]
 
 
+class PromptTimers(LoopTimers):
+    """Timers whose pauses end in the next iteration of the event loop."""
+
+    async def sleep(self, delay_s: float) -> None:
+        assert delay_s > 0
+        await asyncio.sleep(0)
+
+
 class Instance:
     """One instance of a registry in a test."""
 
@@ -109,6 +118,7 @@ class Instance:
             Forwarder(client),
             executor,
             self.clock,
+            PromptTimers(),
         )
         self.app = create_app(self.service)
         self.http = httpx.AsyncClient(
@@ -379,7 +389,7 @@ def test_forwarded_request_has_the_headers_of_the_client_and_its_own() -> None:
         request = ForwardableRequest("DELETE", "/subjects/a%2Fb", {"x-request-id": "7"}, b"")
         async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as client:
             forwarded = await Forwarder(client).forward(f"{WRITER_URL}/", request)
-        assert (forwarded.value, forwarded.position) == ([1], 12)
+        assert (forwarded.value, forwarded.offset) == ([1], 12)
 
     asyncio.run(main())
     (request,) = seen

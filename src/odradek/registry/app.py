@@ -1,6 +1,6 @@
 """The registry's REST interface as a Starlette application: all endpoints, and the form of errors.
 
-Paths, parameters, media types, error codes and messages are those of Confluent's schema registry.
+Paths, parameters, media types, error codes and messages equal those of Confluent's schema registry.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def create_app(registry: Registry) -> Starlette:
     """Return the application for one instance of the registry."""
     negotiation = ContentNegotiation()
     routes = [
-        Route(path, Resource(handlers, negotiation, lambda: registry.position))
+        Route(path, Resource(handlers, negotiation, lambda: registry.state.offset))
         for path, handlers in resource_table(registry).items()
     ]
     app = Starlette(

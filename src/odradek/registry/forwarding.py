@@ -1,8 +1,8 @@
 """Forwards a write to the instance that is the writer, and reads its response.
 
-A forwarded request has the header ``X-Forward: true``, as in Confluent's registry. The writer adds
-``X-Odradek-Offset`` to its response: the offset up to which it has applied the log, which is after
-the records of the write.
+A forwarded request has the header ``X-Forward: true``, as in Confluent's registry. The response of
+the writer has the header ``X-Odradek-Offset``: the last offset that its state has applied. The
+records of the write are at or below this offset.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FORWARD_HEADER = "x-forward"
 """Marks a forwarded request, which is never forwarded again."""
 
 OFFSET_HEADER = "x-odradek-offset"
-"""The offset up to which the writer has applied the log, in responses to forwarded requests."""
+"""The last offset that the writer has applied, in responses to forwarded requests."""
 
 PASSED_HEADERS = ("authorization", "x-request-id")
 """The headers of the client that a forwarded request keeps."""
 
-CONNECT_TIMEOUT_S = 2.0
+WRITER_CONNECT_TIMEOUT_S = 2.0
 """Time limit of a connection to the writer in seconds."""
 
 RESPONSE_TIMEOUT_S = 30.0
@@ -65,11 +65,11 @@ class ForwardedResponse:
 
     Attributes:
         value: The body, or None if it is empty.
-        position: The offset up to which this instance has to apply the log before it responds.
+        offset: The offset that this instance has to apply before it responds.
     """
 
     value: JsonValue
-    position: int
+    offset: int
 
 
 class WriterUnreachable(Exception):
@@ -121,7 +121,7 @@ class Forwarder:
 def forwarding_client() -> httpx.AsyncClient:
     """Return an HTTP client for requests between the instances of a registry."""
     return httpx.AsyncClient(
-        timeout=httpx.Timeout(RESPONSE_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+        timeout=httpx.Timeout(RESPONSE_TIMEOUT_S, connect=WRITER_CONNECT_TIMEOUT_S),
         limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
         trust_env=False,
     )
@@ -130,7 +130,7 @@ def forwarding_client() -> httpx.AsyncClient:
 def _read(url: str, response: httpx.Response) -> ForwardedResponse:
     value = _decode(url, response)
     if response.is_success:
-        return ForwardedResponse(value, _position(response))
+        return ForwardedResponse(value, _offset(response))
     try:
         fields = JsonFields(value, "error")
         code, message = fields.integer("error_code"), fields.text("message")
@@ -152,7 +152,7 @@ def _decode(url: str, response: httpx.Response) -> JsonValue:
     return value
 
 
-def _position(response: httpx.Response) -> int:
-    """Return the offset in the header, or 0 if the response does not have it."""
+def _offset(response: httpx.Response) -> int:
+    """Return the offset in the header, or -1 if the response does not have it."""
     text = response.headers.get(OFFSET_HEADER, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() else -1

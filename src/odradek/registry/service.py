@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from odradek.environment.clock import Clock
+from odradek.environment.timers import LoopTimers, Timers
 from odradek.registry.applied_log import AppliedLog
 from odradek.registry.compatibility.levels import incompatibilities
 from odradek.registry.decisions.decision import Decision
@@ -57,7 +58,7 @@ T = TypeVar("T")
 Decide = Callable[[RegistryState], Decision]
 
 
-class Writer(Protocol):
+class DecisionWriter(Protocol):
     """The writer of the log, as `odradek.registry.writer.RegistryWriter`."""
 
     async def execute(self, decide: Decide) -> JsonValue:
@@ -72,7 +73,7 @@ class Leadership(Protocol):
     """What this instance knows about the writer of the registry."""
 
     @property
-    def writer(self) -> Writer | None:
+    def writer(self) -> DecisionWriter | None:
         """The writer, if it is this instance."""
 
     async def leader_url(self, *, refresh: bool = False) -> str | None:
@@ -97,10 +98,6 @@ class Registry(Protocol):
     @property
     def state(self) -> RegistryState:
         """The state, for reads."""
-
-    @property
-    def position(self) -> int:
-        """The offset up to which the state has applied the log."""
 
     async def write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
         """Execute a write here or on the writer. Return the body of the response."""
@@ -134,10 +131,11 @@ class RegistryService:
         parsers: The parsers and their cache, which threads use, too.
         identity: The names for ``/v1/metadata``.
         leadership: The election of the writer.
-        applied: The position of the state in the log.
+        applied: Reports which records the state has applied.
         forwarder: Sends writes to the writer.
         executor: The threads for `parse_off_loop`.
         clock: Measures the time that a write waits for a writer.
+        timers: The pauses between two attempts of a write.
     """
 
     def __init__(
@@ -150,6 +148,7 @@ class RegistryService:
         forwarder: Forwarder,
         executor: Executor,
         clock: Clock,
+        timers: Timers | None = None,
     ) -> None:
         self.state = state
         self.tools = SchemaTools(parsers, incompatibilities)
@@ -159,14 +158,10 @@ class RegistryService:
         self._forwarder = forwarder
         self._executor = executor
         self._clock = clock
+        self._timers = timers or LoopTimers()
         self._parse_threads = asyncio.Semaphore(PARSES_RUNNING_MAX)
         self._parses = 0
         self._writes = 0
-
-    @property
-    def position(self) -> int:
-        """The offset up to which the state has applied the log."""
-        return self._applied.position
 
     async def write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
         """Execute a write here or on the writer. Return the body of the response.
@@ -218,7 +213,7 @@ class RegistryService:
                 if was_executed or is_over or request.is_forwarded:
                     raise
             refresh = True
-            await asyncio.sleep(WRITER_RETRY_PAUSE_S)
+            await self._timers.sleep(WRITER_RETRY_PAUSE_S)
 
     async def _try_write(
         self, decide: Decide, request: ForwardableRequest, refresh: bool
@@ -258,7 +253,7 @@ class RegistryService:
             raise unknown_leader(f"The writer is not reachable: {error}") from error
         try:
             async with asyncio.timeout(APPLY_WAIT_S):
-                await self._applied.reached(response.position)
+                await self._applied.wait_applied(response.offset)
         except TimeoutError:
             raise operation_timeout(
                 f"{url} has executed the write, but this instance has not read it within"

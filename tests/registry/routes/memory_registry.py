@@ -52,10 +52,6 @@ class MemoryRegistry:
         self.requests: list[ForwardableRequest] = []
         self.records: list[Record] = []
 
-    @property
-    def position(self) -> int:
-        return self.state.offset + 1
-
     async def write(
         self, decide: Callable[[RegistryState], Decision], request: ForwardableRequest
     ) -> JsonValue:
@@ -63,7 +59,7 @@ class MemoryRegistry:
         decision = decide(self.state)
         for record in decision.records:
             self.records.append(record)
-            skipped = self.state.apply(decode(*encode(record)), self.position, TIMESTAMP_MS)
+            skipped = self.state.apply(decode(*encode(record)), self.state.offset + 1, TIMESTAMP_MS)
             assert skipped is None, skipped
         return decision.response
 

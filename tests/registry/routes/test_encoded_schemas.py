@@ -64,6 +64,6 @@ def test_size_of_the_cache_is_bounded(
         stored = version(number, "x" * length)
         body = schemas.encoded(stored, with_subject=with_subject)
         assert json.loads(body.body)["schema"] == stored.text
-        assert 0 <= schemas.cached_bytes <= bytes_max
+        assert 0 <= schemas._cached_bytes <= bytes_max
         entries = schemas._cached.values()
-        assert schemas.cached_bytes == sum(len(e.body) + BYTES_PER_ENTRY for _, e in entries)
+        assert schemas._cached_bytes == sum(len(e.body) + BYTES_PER_ENTRY for _, e in entries)

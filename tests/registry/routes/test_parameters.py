@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from odradek.registry.errors import RegistryError
 from odradek.registry.routes.parameters import (
-    LATEST,
     SCHEMAS_LIMIT,
     UNLIMITED,
     Page,
@@ -16,6 +15,7 @@ from odradek.registry.routes.parameters import (
     parse_integer,
     parse_version,
 )
+from odradek.registry.state import LATEST_VERSION
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,13 @@ def test_numbers(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("latest", LATEST), ("Latest", LATEST), (" latest ", LATEST), ("-1", LATEST), ("7", 7)],
+    [
+        ("latest", LATEST_VERSION),
+        ("Latest", LATEST_VERSION),
+        (" latest ", LATEST_VERSION),
+        ("-1", LATEST_VERSION),
+        ("7", 7),
+    ],
 )
 def test_versions(text: str, expected: int) -> None:
     assert parse_version(text) == expected

@@ -167,10 +167,10 @@ def test_write_is_forwardable_as_the_client_sent_it(
     assert (request.is_forwarded, request.may_skip_writer) == (False, True)
 
 
-def test_response_to_a_forwarded_request_has_the_position(
+def test_response_to_a_forwarded_request_has_the_offset(
     client: TestClient, registry: MemoryRegistry
 ) -> None:
     response = client.put("/config", json={"compatibility": "FULL"}, headers={"x-forward": "true"})
-    assert response.headers["x-odradek-offset"] == str(registry.position)
+    assert response.headers["x-odradek-offset"] == str(registry.state.offset)
     assert registry.requests[-1].is_forwarded
     assert "x-odradek-offset" not in client.get("/config").headers

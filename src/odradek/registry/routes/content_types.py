@@ -8,7 +8,7 @@ V1_JSON = b"application/vnd.schemaregistry.v1+json"
 """The media type of responses to clients that accept all."""
 
 CONTENT_TYPES = (V1_JSON, b"application/vnd.schemaregistry+json", b"application/json")
-"""The media types of responses. The first one that a client accepts most is chosen."""
+"""The media types of responses, by preference between types that a client accepts equally."""
 
 REQUEST_TYPES = frozenset({*CONTENT_TYPES, b"application/octet-stream"})
 """The media types of requests. Some older clients send JSON as ``application/octet-stream``."""

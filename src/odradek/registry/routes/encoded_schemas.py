@@ -10,7 +10,7 @@ from odradek.registry.routes.responses import EncodedJson
 from odradek.registry.schema_version import SchemaVersion, schema_string_json
 from odradek.registry.subjects import QualifiedSubject
 
-CACHE_BYTES_MAX = 16 * 1_048_576
+ENCODED_BYTES_MAX = 16 * 1_048_576
 """Maximum estimated size of the encoded responses in the cache of one instance."""
 
 BYTES_PER_ENTRY = 512
@@ -26,15 +26,10 @@ class EncodedSchemas:
     version changes, so an entry is never stale.
     """
 
-    def __init__(self, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
-        self._cache_bytes_max = cache_bytes_max
+    def __init__(self, bytes_max: int = ENCODED_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
         self._cached: OrderedDict[_Key, tuple[SchemaVersion, EncodedJson]] = OrderedDict()
         self._cached_bytes = 0
-
-    @property
-    def cached_bytes(self) -> int:
-        """Estimated size of the entries."""
-        return self._cached_bytes
 
     def encoded(self, version: SchemaVersion, *, with_subject: bool) -> EncodedJson:
         """Return the body for a version.
@@ -56,11 +51,11 @@ class EncodedSchemas:
         replaced = self._cached.pop(key, None)
         if replaced is not None:
             self._cached_bytes -= _weight(replaced[1])
-        if _weight(body) > self._cache_bytes_max:
+        if _weight(body) > self._bytes_max:
             return
         self._cached[key] = (version, body)
         self._cached_bytes += _weight(body)
-        while self._cached_bytes > self._cache_bytes_max:
+        while self._cached_bytes > self._bytes_max:
             _, (_, oldest) = self._cached.popitem(last=False)
             self._cached_bytes -= _weight(oldest)
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from odradek.registry.decisions.parsing import ParseTask, task_of_version
-from odradek.registry.decisions.tools import Parsers
+from odradek.registry.decisions.tools import SchemaParsers
 from odradek.registry.errors import RegistryError
 from odradek.registry.routes.parameters import QueryParameters
 from odradek.registry.schema_version import SchemaVersion
@@ -47,7 +47,7 @@ async def parse_ahead(registry: Registry, tasks: Sequence[ParseTask]) -> None:
         await registry.parse_off_loop(lambda: _parse(parsers, tasks))
 
 
-def _format(parsers: Parsers, task: ParseTask, name: str) -> str:
+def _format(parsers: SchemaParsers, task: ParseTask, name: str) -> str:
     parsed = task.run(parsers)
     try:
         return parsed.formatted(name)
@@ -55,7 +55,7 @@ def _format(parsers: Parsers, task: ParseTask, name: str) -> str:
         return parsed.canonical
 
 
-def _parse(parsers: Parsers, tasks: Sequence[ParseTask]) -> None:
+def _parse(parsers: SchemaParsers, tasks: Sequence[ParseTask]) -> None:
     for task in tasks:
         with contextlib.suppress(RegistryError):
             task.run(parsers)

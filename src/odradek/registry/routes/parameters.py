@@ -16,9 +16,7 @@ from urllib.parse import parse_qs
 
 from odradek.registry.errors import RegistryError, RegistryErrorCode, invalid_version
 from odradek.registry.json_value import INTEGER_MAX
-
-LATEST = -1
-"""The version number that stands for the newest version that is not deleted."""
+from odradek.registry.state import LATEST_VERSION
 
 SCHEMAS_LIMIT = 1_000
 """Default and maximum number of schemas in a response to ``GET /schemas``, as in Confluent's."""
@@ -87,18 +85,18 @@ def parse_integer(text: str) -> int:
 
 
 def parse_version(text: str) -> int:
-    """Return the number of a version in a path, or `LATEST`.
+    """Return the number of a version in a path, or `LATEST_VERSION`.
 
     Raises:
         RegistryError: 42202, the text is neither ``latest``, -1 nor a positive 32-bit number.
     """
     stripped = text.strip()
     if stripped.lower() == "latest":
-        return LATEST
+        return LATEST_VERSION
     number = int(stripped) if _INTEGER.fullmatch(stripped) else None
     if number is None or number > INTEGER_MAX:
         raise invalid_version(text)
-    if number <= 0 and number != LATEST:
+    if number <= 0 and number != LATEST_VERSION:
         raise invalid_version(number)
     return number
 

@@ -73,7 +73,7 @@ class RegistryRequest:
         return parse_integer(self.text(name))
 
     def version(self) -> int:
-        """Return the version in the path, or `odradek.registry.routes.parameters.LATEST`.
+        """Return the version in the path, or -1 for the latest one.
 
         Raises:
             RegistryError: 42202, the text is not a version.

@@ -33,30 +33,25 @@ class Resource:
     """The ASGI endpoint of one path.
 
     Args:
-        handlers: The handler of each method. That of GET serves HEAD, too. OPTIONS returns the
-            methods.
+        handlers: The handler of each method. The handler of GET also serves HEAD. OPTIONS returns
+            the methods.
         negotiation: Chooses the media type of responses.
-        position: Returns the offset up to which the state has applied the log. Responses to
-            forwarded requests have it.
+        applied_offset: Returns the last offset that the state has applied, for responses to
+            forwarded requests.
     """
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
         negotiation: ContentNegotiation,
-        position: Callable[[], int],
+        applied_offset: Callable[[], int],
     ) -> None:
         self._handlers = dict(handlers)
         if "GET" in handlers:
             self._handlers["HEAD"] = handlers["GET"]
         self._allow = ", ".join([*self._handlers, "OPTIONS"])
         self._negotiation = negotiation
-        self._position = position
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The methods of this path, without OPTIONS."""
-        return tuple(self._handlers)
+        self._applied_offset = applied_offset
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request."""
@@ -80,7 +75,7 @@ class Resource:
         except WrongType as error:
             response = error_response(bad_request(str(error)), content_type)
         if request.is_forwarded:
-            response.headers[OFFSET_HEADER] = str(self._position())
+            response.headers[OFFSET_HEADER] = str(self._applied_offset())
         return response
 
     def _without_handler(self, method: str) -> Response:

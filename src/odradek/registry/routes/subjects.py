@@ -20,7 +20,7 @@ _NO_SCHEMA = SchemaRequest(text="")
 
 
 class SubjectRoutes:
-    """The handlers of ``/subjects`` without those of versions."""
+    """The handlers of ``/subjects``. `VersionRoutes` has the handlers of versions."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

@@ -10,8 +10,8 @@ Their 404 has Confluent's JSON form. A client that gets another body, such as
 
 from __future__ import annotations
 
-from odradek.registry.errors import RegistryError, RegistryErrorCode
 from odradek.registry.json_value import JsonValue
+from odradek.registry.routes.parameters import not_found
 from odradek.registry.routes.requests import RegistryRequest
 from odradek.registry.routes.resources import ResourceTable
 
@@ -39,4 +39,4 @@ class UnsupportedRoutes:
         Raises:
             RegistryError: Always.
         """
-        raise RegistryError(RegistryErrorCode.NOT_FOUND, "HTTP 404 Not Found")
+        raise not_found()
