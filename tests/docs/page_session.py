@@ -6,6 +6,7 @@
   run with pytest at the end.
 - A page may run on a cluster in this process. The blocks then use the addresses of all its brokers.
 - `127.0.0.1:9092` and `localhost:9092` stand for the address of the page's broker.
+- A registry on that broker starts with the first `odradek schema`. `SCHEMA_REGISTRY_URL` names it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 from odradek.pipeline.session import PACKAGES_LOCK, SHORT_LIFE
 from odradek.pipeline.user_lock import user_lock
 from odradek.testing import Broker, Cluster
+from odradek.testing.registry import Registry
 from tests.docs.pages import ROOT, Block
 from tests.docs.spark_commands import SparkCommands
 
@@ -37,6 +39,8 @@ SHIMS = {
 }
 SMALL_TABLES = "spark.databricks.delta.snapshotPartitions 2\n"
 _LISTENING = re.compile(r"listens on \w+://(127\.0\.0\.1:\d+)")
+_USES_REGISTRY = re.compile(r"^odradek schema\b", re.MULTILINE)
+REGISTRY_VARIABLE = "SCHEMA_REGISTRY_URL"
 _ADDRESS = re.compile(r"(?:127\.0\.0\.1|localhost):9092")
 
 
@@ -60,7 +64,8 @@ class PageSession:
             (tools / name).write_text(f"#!/bin/sh\n{line}\n")
             (tools / name).chmod(0o755)
         (directory / "examples").symlink_to(ROOT / "examples")
-        self._environment = os.environ | {
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name != REGISTRY_VARIABLE},
             "COLUMNS": "160",
             "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join([str(directory), str(ROOT / "src"), str(ROOT)]),
@@ -151,6 +156,9 @@ class PageSession:
         if self._serving is None and not self._address:
             broker: Broker | Cluster = Broker() if self._brokers == 1 else Cluster(self._brokers)
             self._set_address(self._stack.enter_context(broker).bootstrap_servers)
+        if REGISTRY_VARIABLE not in self._environment and _USES_REGISTRY.search(text):
+            registry = self._stack.enter_context(Registry(self._address))
+            self._environment[REGISTRY_VARIABLE] = registry.url
         return _ADDRESS.sub(self._address, text)
 
     def _set_address(self, address: str) -> None:
