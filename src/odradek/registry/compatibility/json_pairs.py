@@ -20,6 +20,7 @@ from odradek.registry.compatibility.json_scalars import (
     compare_strings,
 )
 from odradek.registry.compatibility.json_steps import Steps, compare_into
+from odradek.registry.schemas.json_evaluated import covers
 from odradek.registry.schemas.json_model import (
     ArrayForm,
     CombinedForm,
@@ -67,7 +68,7 @@ def compare_pair(
     if isinstance(reader.form, UnevaluatedForm):
         yield from _compare_with_unevaluated(found, writer, reader.form)
     elif isinstance(writer.form, UnevaluatedForm):
-        yield from compare_into(found, writer.form.inner, reader)
+        yield from compare_into(found, writer.form.closed or writer.form.inner, reader)
     elif not (yield from _compare_unlike(found, writer, reader, disjointness)):
         yield from _compare_alike(found, writer, reader, disjointness)
 
@@ -127,13 +128,18 @@ def _compare_with_unevaluated(
 ) -> Steps[None]:
     """Compare with a reader whose unevaluated properties or items depend on other applicators.
 
-    Which values it rejects depends on annotations. So the writer must be the same schema.
+    The keyword has no effect on properties that the reader always evaluates. Which other values it
+    rejects depends on annotations, so the writer must be the same schema.
     """
     form = writer.form
+    possible = None
     if isinstance(form, UnevaluatedForm):
         if form.fingerprint is not None and form.fingerprint == reader.fingerprint:
             return
-        writer = form.inner
+        possible = form.possible
+        writer = form.closed or form.inner
     for keyword in sorted(reader.keywords):
-        found.add(_UNEVALUATED[keyword], keyword)
+        is_of_properties = keyword == "unevaluatedProperties"
+        if not (is_of_properties and possible and covers(reader.guaranteed, possible)):
+            found.add(_UNEVALUATED[keyword], keyword)
     yield from compare_into(found, writer, reader.inner)

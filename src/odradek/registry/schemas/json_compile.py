@@ -22,8 +22,16 @@ from jsonschema_specifications import REGISTRY
 from referencing import Registry, Resolver, Resource, Specification
 
 from odradek.registry.schemas.json_drafts import Draft, draft_of, subschemas, without_subschemas
+from odradek.registry.schemas.json_evaluated import with_evaluated
 from odradek.registry.schemas.json_groups import form_of
-from odradek.registry.schemas.json_model import EmptyForm, FalseForm, Form, Node, in_place
+from odradek.registry.schemas.json_model import (
+    EmptyForm,
+    FalseForm,
+    Form,
+    Node,
+    UnevaluatedForm,
+    in_place,
+)
 from odradek.registry.schemas.json_patterns import require_expression
 from odradek.registry.schemas.json_text import Json
 from odradek.registry.schemas.parsed import InvalidSchema
@@ -135,6 +143,9 @@ class _Compiler:
             waiting, schema, scope = self._pending.pop()
             waiting.form = form_of(schema, scope)
         _require_progress(self._nodes.values())
+        for each in self._nodes.values():
+            if isinstance(each.form, UnevaluatedForm):
+                each.form = with_evaluated(each.form, each.schema)
         return node
 
     def node(self, value: object, resolver: _Resolver, draft: Draft, location: str) -> Node:

@@ -326,7 +326,7 @@ def _has_unevaluated(schema: Keywords, keyword: str, draft: Draft) -> bool:
     if draft < Draft.DRAFT_2019_09 or schema.get(keyword, True) in _WITHOUT_EFFECT:
         return False
     if keyword == "unevaluatedProperties":
-        return "additionalProperties" not in schema
+        return not isinstance(schema.get("additionalProperties"), bool)
     if draft >= Draft.DRAFT_2020_12:
         return "items" not in schema
     items = schema.get("items")
@@ -334,10 +334,17 @@ def _has_unevaluated(schema: Keywords, keyword: str, draft: Draft) -> bool:
 
 
 def _is_dependent(schema: Keywords, keyword: str) -> bool:
+    """Whether the properties or items that the keyword applies to are unknown without a value.
+
+    By the specification, a schema in ``additionalProperties`` evaluates all properties. The library
+    ``jsonschema`` deviates for 2019-09, so the keyword's effect counts as unknown.
+    """
     if not _APPLICATORS.isdisjoint(schema):
         return True
+    if keyword == "unevaluatedProperties":
+        return "additionalProperties" in schema
     # Since 2020-12, `contains` evaluates the items that it accepts.
-    return keyword == "unevaluatedItems" and "contains" in schema
+    return "contains" in schema
 
 
 def _fingerprint(schema: Keywords, draft: Draft) -> str | None:

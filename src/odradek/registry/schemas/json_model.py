@@ -169,6 +169,16 @@ class ReferenceForm:
     target: Node
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Properties that a schema evaluates by other keywords than ``unevaluatedProperties``."""
+
+    names: frozenset[str] = frozenset()
+    patterns: frozenset[str] = frozenset()
+    everything: bool = False
+    """All properties, whatever their names are."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class UnevaluatedForm:
     """A schema whose ``unevaluatedProperties`` or ``unevaluatedItems`` depend on other applicators.
@@ -181,6 +191,12 @@ class UnevaluatedForm:
     keywords: frozenset[str]
     fingerprint: str | None
     """`value_key` of the whole schema, or None if it contains references."""
+    closed: Node | None = None
+    """`inner` without the properties that ``unevaluatedProperties`` rejects for certain."""
+    possible: Evaluated | None = None
+    """The only properties that a value may have, or None if others are possible."""
+    guaranteed: Evaluated = Evaluated()
+    """Properties to which ``unevaluatedProperties`` is never applied."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
