@@ -24,6 +24,7 @@ from odradek.registry.records import NoopRecord, Record, decode, encode
 from odradek.registry.schemas.parsers import Parsers
 from odradek.registry.schemas_log import LogBatch, LogEntry
 from odradek.registry.service import (
+    CATCH_UPS_MAX,
     PARSES_RUNNING_MAX,
     PARSES_WAITING_MAX,
     WRITER_WAIT_S,
@@ -453,5 +454,88 @@ def test_schemas_are_parsed_in_threads() -> None:
         assert formatted.json()["schema"] == SCHEMA
         assert threads
         assert threading.current_thread().name not in threads
+
+    run(test)
+
+
+READS = [
+    ("GET", "/schemas/ids/1", None),
+    ("GET", "/schemas/ids/1/schema", None),
+    ("GET", "/schemas/ids/1/subjects", None),
+    ("GET", "/schemas/ids/1/versions", None),
+    ("GET", "/subjects/orders/versions", None),
+    ("GET", "/subjects/orders/versions/latest", None),
+    ("GET", "/subjects/orders/versions/1/schema", None),
+    ("GET", "/subjects/orders/versions/1/referencedby", None),
+    ("POST", "/subjects/orders", {"schema": SCHEMA}),
+    ("POST", "/compatibility/subjects/orders/versions/1", {"schema": SCHEMA}),
+]
+
+
+@pytest.mark.parametrize(("method", "url", "body"), READS)
+def test_follower_finds_a_schema_that_it_has_not_read_yet(
+    method: str, url: str, body: JsonValue
+) -> None:
+    async def test(network: Network) -> None:
+        await register(network.writer, "orders")
+        response = await network.follower.http.request(method, url, json=body)
+        assert response.status_code == 200, response.text
+        (asked,) = network.requests
+        assert (asked.method, asked.url.path) == ("GET", "/")
+
+    run(test)
+
+
+def test_schema_that_the_writer_does_not_have_either_is_not_found() -> None:
+    async def test(network: Network) -> None:
+        for requests in (1, 2):
+            response = await network.follower.http.get("/schemas/ids/1")
+            assert response.json()["error_code"] == 40403
+            assert len(network.requests) == requests
+        for url in ("/config/orders", "/subjects/orders/versions/x", "/nothing"):
+            await network.follower.http.get(url)
+        assert (await network.writer.http.get("/schemas/ids/1")).status_code == 404
+        assert len(network.requests) == 2
+
+    run(test)
+
+
+def test_read_without_a_reachable_writer_is_not_found() -> None:
+    async def test(network: Network) -> None:
+        for url in (None, "http://gone:8081"):
+            network.follower.leadership.urls = [url]
+            response = await network.follower.http.get("/schemas/ids/1")
+            assert response.json()["error_code"] == 40403
+
+    run(test)
+
+
+def test_read_does_not_wait_for_the_log_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("odradek.registry.service.CATCH_UP_WAIT_S", 0.01)
+
+    async def test(network: Network) -> None:
+        network.delivers = False
+        await register(network.writer, "orders")
+        response = await network.follower.http.get("/schemas/ids/1")
+        assert response.json()["error_code"] == 40403
+
+    run(test)
+
+
+def test_number_of_reads_that_ask_the_writer_is_bounded() -> None:
+    async def test(network: Network) -> None:
+        network.delivers = False
+        await register(network.writer, "orders")
+        follower = network.follower
+        reads = [
+            asyncio.create_task(follower.http.get("/schemas/ids/1")) for _ in range(CATCH_UPS_MAX)
+        ]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        refused = await follower.http.get("/schemas/ids/1")
+        assert refused.json()["error_code"] == 40403
+        network.log.deliver(follower.applied)
+        assert {each.status_code for each in await asyncio.gather(*reads)} == {200}
+        assert len(network.requests) == CATCH_UPS_MAX
 
     run(test)

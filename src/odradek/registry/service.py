@@ -51,6 +51,15 @@ WRITER_RETRY_PAUSE_S = 0.1
 APPLY_WAIT_S = 10.0
 """Time in seconds that a forwarded write waits until this instance has applied its records."""
 
+CATCH_UPS_MAX = 32
+"""Maximum number of reads that ask the writer for its offset at the same time."""
+
+CATCH_UP_WAIT_S = 2.0
+"""Time in seconds that a read waits for the writer's offset and for the log up to it."""
+
+OFFSET_REQUEST = ForwardableRequest("GET", "/", {}, b"")
+"""A request whose response has the writer's offset in its header."""
+
 OVERLOADED = 503
 """Error code and HTTP status of a request above a limit. Clients repeat such a request."""
 
@@ -104,6 +113,9 @@ class Registry(Protocol):
 
     async def parse_off_loop(self, call: Callable[[], T]) -> T:
         """Return the result of a call that parses or compares schemas, from a thread."""
+
+    async def catch_up(self) -> bool:
+        """Apply the log up to the writer's offset. Return whether the state has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +174,7 @@ class RegistryService:
         self._parse_threads = asyncio.Semaphore(PARSES_RUNNING_MAX)
         self._parses = 0
         self._writes = 0
+        self._catch_ups = 0
 
     async def write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
         """Execute a write here or on the writer. Return the body of the response.
@@ -200,6 +213,26 @@ class RegistryService:
                 return await loop.run_in_executor(self._executor, call)
         finally:
             self._parses -= 1
+
+    async def catch_up(self) -> bool:
+        """Apply the log up to the writer's offset.
+
+        Returns:
+            Whether the state has changed. It has not if this instance is the writer, or if the
+            writer does not respond within `CATCH_UP_WAIT_S`.
+        """
+        if self._leadership.writer is not None or self._catch_ups >= CATCH_UPS_MAX:
+            return False
+        before = self.state.offset
+        self._catch_ups += 1
+        try:
+            async with asyncio.timeout(CATCH_UP_WAIT_S):
+                await self._follow_writer()
+        except (RegistryError, TimeoutError, WriterUnreachable):
+            return False
+        finally:
+            self._catch_ups -= 1
+        return self.state.offset > before
 
     async def _write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
         deadline_ms = self._clock.monotonic_ms() + WRITER_WAIT_S * 1_000.0
@@ -260,3 +293,10 @@ class RegistryService:
                 f" {APPLY_WAIT_S:g} s"
             ) from None
         return response.value
+
+    async def _follow_writer(self) -> None:
+        """Return when this instance has applied all that the writer has applied."""
+        url = await self._leadership.leader_url()
+        if url is not None:
+            response = await self._forwarder.forward(url, OFFSET_REQUEST)
+            await self._applied.wait_applied(response.offset)

@@ -66,6 +66,9 @@ class MemoryRegistry:
     async def parse_off_loop(self, call: Callable[[], T]) -> T:
         return call()
 
+    async def catch_up(self) -> bool:
+        return False
+
 
 def schema_body(text: str, **fields: JsonValue) -> JsonValue:
     """Return the body of a request with a schema."""

@@ -6,6 +6,7 @@ from odradek.registry.decisions.lookup import check_compatibility
 from odradek.registry.decisions.parsing import tasks_of_request
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.json_value import JsonValue
+from odradek.registry.routes.catch_up import repeated
 from odradek.registry.routes.formats import parse_ahead
 from odradek.registry.routes.requests import RegistryRequest
 from odradek.registry.routes.resources import ResourceTable
@@ -24,7 +25,7 @@ class CompatibilityRoutes:
         """Return the handlers by path and method."""
         return {
             _VERSIONS: {"POST": self.with_subject},
-            f"{_VERSIONS}/{{version}}": {"POST": self.with_version},
+            f"{_VERSIONS}/{{version}}": {"POST": repeated(self._registry, self.with_version)},
         }
 
     async def with_subject(self, request: RegistryRequest) -> JsonValue:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from odradek.registry.errors import schema_not_found
 from odradek.registry.json_value import JsonValue
+from odradek.registry.routes.catch_up import repeated
 from odradek.registry.routes.encoded_schemas import EncodedSchemas
 from odradek.registry.routes.formats import formatted_text
 from odradek.registry.routes.parameters import SCHEMAS_LIMIT, Page, QueryParameters
@@ -43,12 +45,13 @@ class SchemaRoutes:
 
     def resources(self) -> ResourceTable:
         """Return the handlers by path and method."""
+        read = partial(repeated, self._registry)
         return {
-            "/schemas/ids/{id}": {"GET": self.by_id},
-            "/schemas/ids/{id}/schema": {"GET": self.text_by_id},
-            "/schemas/ids/{id}/subjects": {"GET": self.subjects_of_id},
-            "/schemas/ids/{id}/versions": {"GET": self.versions_of_id},
-            "/schemas/guids/{guid}": {"GET": self.by_guid},
+            "/schemas/ids/{id}": {"GET": read(self.by_id)},
+            "/schemas/ids/{id}/schema": {"GET": read(self.text_by_id)},
+            "/schemas/ids/{id}/subjects": {"GET": read(self.subjects_of_id)},
+            "/schemas/ids/{id}/versions": {"GET": read(self.versions_of_id)},
+            "/schemas/guids/{guid}": {"GET": read(self.by_guid)},
             "/schemas/guids/{guid}/ids": {"GET": self.ids_of_guid},
             "/schemas/types": {"GET": self.kinds},
             "/schemas": {"GET": self.list},

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.registry.decisions.delete import delete_subject
 from odradek.registry.decisions.lookup import latest_with_metadata, look_up
 from odradek.registry.decisions.parsing import tasks_of_request
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.json_value import JsonValue
+from odradek.registry.routes.catch_up import repeated
 from odradek.registry.routes.formats import parse_ahead
 from odradek.registry.routes.parameters import Page, QueryParameters
 from odradek.registry.routes.requests import RegistryRequest
@@ -27,10 +30,11 @@ class SubjectRoutes:
 
     def resources(self) -> ResourceTable:
         """Return the handlers by path and method."""
+        read = partial(repeated, self._registry)
         return {
             "/subjects": {"GET": self.list},
-            "/subjects/{subject}": {"POST": self.look_up, "DELETE": self.delete},
-            "/subjects/{subject}/metadata": {"GET": self.latest_with_metadata},
+            "/subjects/{subject}": {"POST": read(self.look_up), "DELETE": self.delete},
+            "/subjects/{subject}/metadata": {"GET": read(self.latest_with_metadata)},
         }
 
     async def list(self, request: RegistryRequest) -> JsonValue:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from odradek.registry.decisions.delete import delete_version
 from odradek.registry.decisions.lookup import find_version
 from odradek.registry.decisions.parsing import tasks_of_request
@@ -9,6 +11,7 @@ from odradek.registry.decisions.register import register
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.errors import subject_not_found
 from odradek.registry.json_value import JsonValue
+from odradek.registry.routes.catch_up import repeated
 from odradek.registry.routes.formats import formatted_text, parse_ahead
 from odradek.registry.routes.parameters import SCHEMAS_LIMIT, Page, QueryParameters
 from odradek.registry.routes.requests import RegistryRequest
@@ -29,11 +32,12 @@ class VersionRoutes:
 
     def resources(self) -> ResourceTable:
         """Return the handlers by path and method."""
+        read = partial(repeated, self._registry)
         return {
-            _VERSIONS: {"GET": self.list, "POST": self.register},
-            f"{_VERSIONS}/{{version}}": {"GET": self.one, "DELETE": self.delete},
-            f"{_VERSIONS}/{{version}}/schema": {"GET": self.text},
-            f"{_VERSIONS}/{{version}}/referencedby": {"GET": self.referrers},
+            _VERSIONS: {"GET": read(self.list), "POST": self.register},
+            f"{_VERSIONS}/{{version}}": {"GET": read(self.one), "DELETE": self.delete},
+            f"{_VERSIONS}/{{version}}/schema": {"GET": read(self.text)},
+            f"{_VERSIONS}/{{version}}/referencedby": {"GET": read(self.referrers)},
         }
 
     async def list(self, request: RegistryRequest) -> JsonValue:
