@@ -36,7 +36,9 @@ class QueryParameters:
 
     def __init__(self, query_string: bytes) -> None:
         self._values: dict[str, list[str]] = (
-            parse_qs(query_string.decode("latin-1"), keep_blank_values=True) if query_string else {}
+            parse_qs(query_string.decode(errors="replace"), keep_blank_values=True)
+            if query_string
+            else {}
         )
 
     def flag(self, name: str) -> bool:

@@ -124,7 +124,7 @@ def _query_in_context(prefix: str, segments: Sequence[str], query_string: bytes)
         name = "subjectPrefix"
     else:
         return query_string
-    parameters = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True)
+    parameters = parse_qsl(query_string.decode(errors="replace"), keep_blank_values=True)
     if all(key != name for key, _ in parameters):
         parameters.append((name, ""))
     changed = [

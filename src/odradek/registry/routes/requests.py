@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope
 from odradek.registry.errors import RegistryError, RegistryErrorCode, bad_request
 from odradek.registry.forwarding import FORWARD_HEADER, PASSED_HEADERS, ForwardableRequest
 from odradek.registry.json_value import JsonValue
+from odradek.registry.records import JSON_DEPTH_ERRORS
 from odradek.registry.routes.content_types import check_request_type
 from odradek.registry.routes.parameters import QueryParameters, parse_integer, parse_version
 from odradek.registry.routes.paths import decode_segment
@@ -23,11 +24,13 @@ A schema of the maximum size (`odradek.registry.schemas.parsed.TEXT_BYTES_MAX`) 
 of its quotes and line ends is escaped, and with metadata and rules.
 """
 
+LENGTH_DIGITS_MAX = 20
+"""Number of digits of ``Content-Length`` that are read. So many exceed `BODY_BYTES_MAX` already."""
+
 TOO_LARGE = 413
 """Error code and HTTP status of a body above `BODY_BYTES_MAX`."""
 
-_NOT_JSON = (ValueError, RecursionError)
-"""The errors of ``json.loads`` for a text that is not JSON, or is nested too deeply."""
+_FORWARD = FORWARD_HEADER.encode()
 
 
 class RegistryRequest:
@@ -58,7 +61,7 @@ class RegistryRequest:
     @property
     def is_forwarded(self) -> bool:
         """Whether another instance has forwarded this request."""
-        return self.header(FORWARD_HEADER.encode()).lower() == b"true"
+        return self.header(_FORWARD).lower() == b"true"
 
     def text(self, name: str) -> str:
         """Return the decoded text of a parameter of the path."""
@@ -98,7 +101,7 @@ class RegistryRequest:
             raise RegistryError(RegistryErrorCode.UNPROCESSABLE, "The request has no body")
         try:
             value: JsonValue = json.loads(body, parse_constant=_refuse_constant)
-        except _NOT_JSON as error:
+        except JSON_DEPTH_ERRORS as error:
             raise bad_request(f"The body is not JSON: {error}") from error
         return value
 
@@ -131,7 +134,7 @@ class RegistryRequest:
 
     async def _receive_body(self) -> bytes:
         length = self.header(b"content-length")
-        if length.isdigit() and int(length) > BODY_BYTES_MAX:
+        if length.isdigit() and int(length[:LENGTH_DIGITS_MAX]) > BODY_BYTES_MAX:
             raise _too_large()
         chunks: list[bytes] = []
         size = 0

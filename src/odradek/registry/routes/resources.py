@@ -9,9 +9,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from odradek.registry.errors import RegistryError, RegistryErrorCode, bad_request
+from odradek.registry.errors import RegistryError, RegistryErrorCode
 from odradek.registry.forwarding import OFFSET_HEADER
-from odradek.registry.json_value import JsonValue, WrongType, encode_json
+from odradek.registry.json_value import JsonValue, encode_json
 from odradek.registry.routes.content_types import V1_JSON, ContentNegotiation
 from odradek.registry.routes.requests import RegistryRequest
 from odradek.registry.routes.responses import (
@@ -72,8 +72,6 @@ class Resource:
             response = _response(await handler(request), content_type)
         except RegistryError as error:
             response = error_response(error, content_type)
-        except WrongType as error:
-            response = error_response(bad_request(str(error)), content_type)
         if request.is_forwarded:
             response.headers[OFFSET_HEADER] = str(self._applied_offset())
         return response
