@@ -93,6 +93,16 @@ def test_comparison_beyond_a_limit_is_incompatible() -> None:
     assert reason.count("%s") == 2
 
 
+def test_matches_of_names_with_patterns_count_towards_the_limit() -> None:
+    names = {f"name{number}": STRING for number in range(2_500)}
+    patterns = {f"{number}$": STRING for number in range(100)}
+    schema = obj(patternProperties={**patterns}, **props(a=closed(**props(**names))))
+    large = obj(patternProperties=patterns, **props(**names))
+    assert reasons(schema, {**schema, "title": "changed"}) == []
+    (reason,) = reasons({"anyOf": [large, STRING]}, {"anyOf": [STRING, {**large, "title": "x"}]})
+    assert "COMPARISON_LIMIT" in reason
+
+
 def test_expensive_expression_does_not_block() -> None:
     """Python's `re` needs exponential time for this expression and this name."""
     name = "a" * 60 + "b"

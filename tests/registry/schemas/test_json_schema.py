@@ -24,6 +24,7 @@ from odradek.registry.schemas.json_model import (
     Whole,
     resolved,
 )
+from odradek.registry.schemas.json_patterns import EXPRESSIONS_OF_SCHEMA_MAX
 from odradek.registry.schemas.json_schema import ParsedJsonSchema, parse
 from odradek.registry.schemas.json_text import NESTING_MAX, dump, load, value_key
 from odradek.registry.schemas.parsed import (
@@ -348,6 +349,12 @@ def test_number_of_schemas_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidSchema, match="more than 10 schemas"):
         schema({"properties": {str(number): {} for number in range(10)}})
     assert SCHEMAS_MAX >= 10_000
+
+
+def test_number_of_patterns_has_a_limit() -> None:
+    assert schema({"patternProperties": {f"{n}": {} for n in range(EXPRESSIONS_OF_SCHEMA_MAX)}})
+    with pytest.raises(InvalidSchema, match="patternProperties has more than"):
+        schema({"patternProperties": {f"{n}": {} for n in range(EXPRESSIONS_OF_SCHEMA_MAX + 1)}})
 
 
 def test_nesting_limit_follows_that_of_types() -> None:

@@ -14,10 +14,13 @@ from odradek.registry.compatibility.json_differences import NO_DIFFERENCE, Findi
 from odradek.registry.compatibility.json_disjoint import Disjointness
 from odradek.registry.compatibility.json_pairs import compare_pair
 from odradek.registry.compatibility.json_steps import Pair, Steps
-from odradek.registry.schemas.json_model import Node, resolved
+from odradek.registry.schemas.json_model import Node, ObjectForm, resolved
 
 PAIRS_MAX = 100_000
 """Maximum number of comparisons of pairs for two schemas, repetitions included."""
+
+MATCHES_PER_PAIR = 8
+"""So many matches of names with patterns cost as much as one pair."""
 
 COMPARISON_DEPTH_MAX = 2_000
 """Maximum number of nested pairs."""
@@ -100,11 +103,12 @@ class _Comparison:
             return known
         if key in self._active:
             return self._assume(key)
-        if self.pairs_left == 0:
+        cost = _cost(*key)
+        if self.pairs_left < cost:
             raise ComparisonLimit(f"more than {PAIRS_MAX} pairs of subschemas")
         if len(self._stack) == COMPARISON_DEPTH_MAX:
             raise ComparisonLimit(f"more than {COMPARISON_DEPTH_MAX} nested subschemas")
-        self.pairs_left -= 1
+        self.pairs_left -= cost
         self._active.add(key)
         found = Findings()
         self._stack.append(_Frame(key, found, compare_pair(found, *key, self.disjointness)))
@@ -123,3 +127,13 @@ class _Comparison:
         self._active.discard(frame.key)
         self._known[frame.key] = outcome
         return outcome
+
+
+def _cost(writer: Node, reader: Node) -> int:
+    """Return the cost of a pair in pairs."""
+    one, two = writer.form, reader.form
+    if not isinstance(one, ObjectForm) or not isinstance(two, ObjectForm):
+        return 1
+    patterns = len(one.pattern_properties) + len(two.pattern_properties)
+    names = len(one.properties) + len(two.properties) + patterns
+    return 1 + names * patterns // MATCHES_PER_PAIR

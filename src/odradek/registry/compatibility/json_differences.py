@@ -19,7 +19,7 @@ from enum import StrEnum, auto
 
 from odradek.registry.schemas.json_drafts import escaped
 
-DIFFERENCES_MAX = 256
+DIFFERENCES_MAX = 100
 """Maximum number of differences kept for one pair of schemas."""
 
 

@@ -32,7 +32,7 @@ from odradek.registry.schemas.json_model import (
     UnevaluatedForm,
     in_place,
 )
-from odradek.registry.schemas.json_patterns import require_expression
+from odradek.registry.schemas.json_patterns import EXPRESSIONS_OF_SCHEMA_MAX, require_expression
 from odradek.registry.schemas.json_text import Json
 from odradek.registry.schemas.parsed import InvalidSchema
 
@@ -210,8 +210,14 @@ def _require_valid(schema: dict[str, Json], draft: Draft, location: str) -> None
     if isinstance(pattern, str):
         require_expression(pattern, f"{location}/pattern")
     if isinstance(patterns, dict):
-        for each in patterns:
-            require_expression(each, f"{location}/patternProperties")
+        _require_patterns(patterns, f"{location}/patternProperties")
+
+
+def _require_patterns(patterns: Mapping[str, Json], location: str) -> None:
+    if len(patterns) > EXPRESSIONS_OF_SCHEMA_MAX:
+        raise InvalidSchema(f"{location} has more than {EXPRESSIONS_OF_SCHEMA_MAX} entries")
+    for pattern in patterns:
+        require_expression(pattern, location)
 
 
 def _with_shared_definitions(document: Json) -> Json:

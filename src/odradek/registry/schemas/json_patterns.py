@@ -18,6 +18,9 @@ from odradek.registry.schemas.parsed import InvalidSchema
 EXPRESSION_CHARACTERS_MAX = 4_096
 """Maximum length of a regular expression in a schema."""
 
+EXPRESSIONS_OF_SCHEMA_MAX = 100
+"""Maximum number of entries in one ``patternProperties``."""
+
 EXPRESSION_BYTES_MAX = 256 * 1024
 """RE2's memory for one expression. A match with a larger one is unknown."""
 
