@@ -15,11 +15,12 @@ from odradek.cli.app import app
 from odradek.registry.client import Credentials, RegistryClient
 from tests.helpers.fake_registry import ADDRESS, FakeRegistry, guid_of
 
-ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
-ORDER_2 = {
-    **ORDER,
-    "fields": [*ORDER["fields"], {"name": "note", "type": "string"}],  # type: ignore[misc]
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "long"}],
 }
+ORDER_2 = {**ORDER, "fields": [*ORDER["fields"], {"name": "note", "type": "string"}]}
 
 
 class SchemaCli:

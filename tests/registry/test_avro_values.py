@@ -259,7 +259,7 @@ def test_object_with_the_name_of_a_branch_is_that_branch() -> None:
     inner = {"type": "record", "name": "R", "fields": [{"name": "string", "type": "string"}]}
     union = ["null", inner, "string"]
     assert of_field(union, {"string": "a"}) == {"string": "a"}
-    assert of_field(union, {"R": {"string": "a"}}) == {"R": {"string": "a"}}
+    assert of_field(union, {"shop.R": {"string": "a"}}) == {"shop.R": {"string": "a"}}
 
 
 def test_error_of_the_only_branch_is_reported() -> None:

@@ -86,7 +86,7 @@ def test_unknown_message_is_refused(codec: ProtobufCodec) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [5, [], {"nope": 1}, {"orderId": "x"}, {"digest": "*"}, {"lines": 5}]
+    "value", [5, [], {"nope": 1}, {"orderId": "x"}, {"digest": 5}, {"lines": 5}]
 )
 def test_value_that_does_not_fit_is_refused(codec: ProtobufCodec, value: object) -> None:
     with pytest.raises(InvalidValue):

@@ -260,7 +260,8 @@ def compact_json(value: object) -> bytes:
 
 
 def _data(message: Message, part: Part) -> bytes | None:
-    return message.key() if part == "key" else message.value()
+    data: bytes | None = message.key() if part == "key" else message.value()
+    return data
 
 
 def _schema_header(message: Message, part: Part) -> bytes | None:
@@ -268,4 +269,8 @@ def _schema_header(message: Message, part: Part) -> bytes | None:
     from odradek.registry.wire_format import KEY_HEADER, VALUE_HEADER
 
     name = KEY_HEADER if part == "key" else VALUE_HEADER
-    return next((value for key, value in message.headers() or [] if key == name), None)
+    for key, value in message.headers() or []:
+        if key == name:
+            header: bytes | None = value
+            return header
+    return None

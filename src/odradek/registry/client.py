@@ -49,6 +49,9 @@ _RETRIED_CODES = frozenset(
         RegistryErrorCode.UNKNOWN_LEADER,
     }
 )
+_NO_SUBJECT = frozenset(
+    {RegistryErrorCode.SUBJECT_NOT_FOUND, RegistryErrorCode.SUBJECT_SOFT_DELETED}
+)
 _NO_MODE = frozenset({RegistryErrorCode.MODE_NOT_CONFIGURED, RegistryErrorCode.SUBJECT_NOT_FOUND})
 _HEADERS = {
     "Accept": "application/vnd.schemaregistry.v1+json, application/json",
@@ -220,7 +223,7 @@ class RegistryClient:
         try:
             return self.versions(subject, deleted=deleted)
         except RegistryRefusal as refusal:
-            if refusal.code == RegistryErrorCode.SUBJECT_NOT_FOUND:
+            if refusal.code in _NO_SUBJECT:
                 return []
             raise
 
