@@ -23,7 +23,7 @@ from odradek.cli.schema_transfer import export, import_
 from odradek.registry.errors import RegistryErrorCode
 
 if TYPE_CHECKING:
-    from odradek.registry.client import RegistryClient, StoredSchema, Verdict
+    from odradek.registry.client import RegistryClient, StoredSchema, Verdict, Version
 
 app = typer.Typer(no_args_is_help=True)
 app.command("diff")(diff)
@@ -251,9 +251,7 @@ def _check(
 ) -> Verdict:
     from odradek.registry.client import RegistryRefusal, Verdict
 
-    if version is not None and version != "latest" and not version.isdigit():
-        raise CommandError(f"--version is a number or latest, not {version!r}.")
-    number = "latest" if version == "latest" else None if version is None else int(version)
+    number = None if version is None else _version(version)
     if version is None and not client.existing_versions(subject):
         write_to_stderr(f"subject '{subject}' has no versions: it would accept any valid schema")
     try:
@@ -263,6 +261,14 @@ def _check(
         if version is None and refusal.code == RegistryErrorCode.SUBJECT_NOT_FOUND:
             return Verdict(True, ())
         raise
+
+
+def _version(text: str) -> Version:
+    if text == "latest":
+        return "latest"
+    if not (text.isascii() and text.isdigit()):
+        raise CommandError(f"--version is a number or latest, not {text!r}.")
+    return int(text)
 
 
 def _print_verdict(subject: str, file: Path, verdict: Verdict) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -92,9 +92,8 @@ def pretty(schema: StoredSchema) -> str:
 
 
 def _version(text: str) -> Version:
-    latest: Literal["latest"] = "latest"
-    if text == latest:
-        return latest
+    if text == "latest":
+        return "latest"
     if not (text.isascii() and text.isdigit()):
         raise CommandError(f"A version is a number or latest, not {text!r}.")
     return int(text)

@@ -13,6 +13,8 @@ from odradek.registry.codec_errors import InvalidValue, UndecodableValue
 
 
 class Array(AvroType):
+    """Blocks of items. The writer uses one block."""
+
     branch = "array"
 
     def __init__(self, items: AvroType) -> None:
@@ -33,6 +35,8 @@ class Array(AvroType):
 
 
 class Map(AvroType):
+    """Blocks of keys and values. The writer uses one block."""
+
     branch = "map"
 
     def __init__(self, values: AvroType) -> None:
@@ -105,6 +109,8 @@ class Record(AvroType):
 
 
 class Union(AvroType):
+    """The number of a branch, then its value."""
+
     branch = "union"
 
     def __init__(self, branches: list[AvroType]) -> None:

@@ -62,6 +62,8 @@ def mismatch(value: object, expected: str) -> InvalidValue:
 
 
 class Null(AvroType):
+    """The value null, without bytes."""
+
     branch = "null"
 
     def read(self, reader: Reader) -> None:
@@ -73,6 +75,8 @@ class Null(AvroType):
 
 
 class Boolean(AvroType):
+    """One byte, 0 or 1."""
+
     branch = "boolean"
 
     def read(self, reader: Reader) -> bool:
@@ -155,6 +159,8 @@ def _same_float(shorter: float, value: float) -> bool:
 
 
 class String(AvroType):
+    """UTF-8 after its length in bytes."""
+
     branch = "string"
 
     def read(self, reader: Reader) -> str:
@@ -184,6 +190,8 @@ def bytes_of(value: object) -> bytes:
 
 
 class Bytes(AvroType):
+    """Bytes after their length."""
+
     branch = "bytes"
 
     def read(self, reader: Reader) -> str:
