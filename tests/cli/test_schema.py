@@ -392,7 +392,7 @@ def test_addresses_of_the_option_replace_the_environment(schema: SchemaCli) -> N
         (["register", "a", "x", "--type", "XML"], "--type is one of AVRO, JSON, PROTOBUF, not"),
         (["register", "a", "ORDER", "--reference", "x"], "--reference takes NAME=SUBJECT:VERSION"),
         (["register", "a", "ORDER", "--reference", "x=y:latest"], "--reference takes NAME="),
-        (["check", "a", "ORDER", "--version", "x"], "--version is a number or latest, not 'x'."),
+        (["check", "a", "ORDER", "--version", "x"], "A version is a number or latest, not 'x'."),
         (["export", "ORDER-DIR"], "has files, but no index.json"),
         (["import", "nope"], "nope/index.json does not exist."),
     ],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from odradek.cli.client import JsonOutput
-from odradek.cli.output import CommandError, print_json, print_rows
+from odradek.cli.output import print_json, print_rows
 from odradek.cli.registry_access import (
     DEFAULT_REGISTRY,
     PasswordFile,
@@ -18,12 +18,12 @@ from odradek.cli.registry_access import (
 )
 from odradek.cli.retry_notices import write_to_stderr
 from odradek.cli.schema_diff import diff
-from odradek.cli.schema_files import KINDS, read_schema
+from odradek.cli.schema_files import KINDS, parse_version, read_schema
 from odradek.cli.schema_transfer import export, import_
 from odradek.registry.errors import RegistryErrorCode
 
 if TYPE_CHECKING:
-    from odradek.registry.client import RegistryClient, StoredSchema, Verdict, Version
+    from odradek.registry.client import RegistryClient, StoredSchema, Verdict
 
 app = typer.Typer(no_args_is_help=True)
 app.command("diff")(diff)
@@ -251,7 +251,7 @@ def _check(
 ) -> Verdict:
     from odradek.registry.client import RegistryRefusal, Verdict
 
-    number = None if version is None else _version(version)
+    number = None if version is None else parse_version(version)
     if version is None and not client.existing_versions(subject):
         write_to_stderr(f"subject '{subject}' has no versions: it would accept any valid schema")
     try:
@@ -261,14 +261,6 @@ def _check(
         if version is None and refusal.code == RegistryErrorCode.SUBJECT_NOT_FOUND:
             return Verdict(True, ())
         raise
-
-
-def _version(text: str) -> Version:
-    if text == "latest":
-        return "latest"
-    if not (text.isascii() and text.isdigit()):
-        raise CommandError(f"--version is a number or latest, not {text!r}.")
-    return int(text)
 
 
 def _print_verdict(subject: str, file: Path, verdict: Verdict) -> None:

@@ -21,9 +21,10 @@ from odradek.cli.registry_access import (
     RegistryUser,
     registry,
 )
+from odradek.cli.schema_files import parse_version
 
 if TYPE_CHECKING:
-    from odradek.registry.client import RegistryClient, StoredSchema, Version
+    from odradek.registry.client import RegistryClient, StoredSchema
     from odradek.registry.schemas.parsed import ParsedSchema
 
 CONTEXT_LINES = 3
@@ -46,8 +47,8 @@ def diff(
     Avro and JSON schemas are indented before they are compared.
     """
     with registry(registry_url, user, password_file) as client:
-        later = client.version(subject, _version(new), deleted=True)
-        number = _version(old) if old is not None else _before(client, subject, later)
+        later = client.version(subject, parse_version(new), deleted=True)
+        number = parse_version(old) if old is not None else _before(client, subject, later)
         earlier = client.version(subject, number, deleted=True)
         older, newer = _parse(client, earlier), _parse(client, later)
     lines = list(unified(subject, earlier, later))
@@ -89,14 +90,6 @@ def pretty(schema: StoredSchema) -> str:
     except (ValueError, RecursionError):
         return schema.text
     return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _version(text: str) -> Version:
-    if text == "latest":
-        return "latest"
-    if not (text.isascii() and text.isdigit()):
-        raise CommandError(f"A version is a number or latest, not {text!r}.")
-    return int(text)
 
 
 def _before(client: RegistryClient, subject: str, later: StoredSchema) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from odradek.cli.output import CommandError
 
 if TYPE_CHECKING:
-    from odradek.registry.client import StoredSchema
+    from odradek.registry.client import StoredSchema, Version
     from odradek.registry.schemas.parsed import Reference, SchemaKind
 
 KINDS = ("AVRO", "JSON", "PROTOBUF")
@@ -34,6 +34,15 @@ def read_schema(file: Path, kind: str | None, references: list[str]) -> StoredSc
     found_kind = _kind(file, kind)
     found_references = tuple(map(_reference, references))
     return StoredSchema(_read(file), found_kind, found_references)
+
+
+def parse_version(text: str) -> Version:
+    """Return a version of the command line: a number, or ``latest``."""
+    if text == "latest":
+        return "latest"
+    if not (text.isascii() and text.isdigit()):
+        raise CommandError(f"A version is a number or latest, not {text!r}.")
+    return int(text)
 
 
 def _kind(file: Path, kind: str | None) -> SchemaKind:
