@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from odradek.registry.decisions.parsing import ParseTask, task_of_version
+from odradek.registry.decisions.parsing import ParseTask, task_of_version, text_in_format
 from odradek.registry.decisions.tools import SchemaParsers
 from odradek.registry.errors import RegistryError
 from odradek.registry.routes.parameters import QueryParameters
 from odradek.registry.schema_version import SchemaVersion
-from odradek.registry.schemas.parsed import UnsupportedFormat
 from odradek.registry.service import Registry
 
 
@@ -20,18 +19,28 @@ async def formatted_text(
     """Return the text of a version in the format of a request.
 
     Returns:
-        The text, or None for a request without a format: the stored text. An unknown format is the
-        canonical text, as in Confluent's registry.
+        The text, or None for a request without a format: the stored text.
 
     Raises:
         RegistryError: 42201, the version cannot be parsed. 503, too many requests are parsed.
     """
-    name = query.text("format").strip()
-    if not name:
+    name = query.text("format")
+    if not name.strip():
         return None
-    task = task_of_version(registry.state, version)
-    parsers = registry.tools.parsers
-    return await registry.parse_off_loop(lambda: _format(parsers, task, name))
+    await parse_for_format(registry, version, query)
+    return text_in_format(registry.state, registry.tools.parsers, version, name)
+
+
+async def parse_for_format(
+    registry: Registry, version: SchemaVersion, query: QueryParameters
+) -> None:
+    """Parse a version in a thread, if the request has a format.
+
+    Raises:
+        RegistryError: 42201, a reference is missing. 503, too many requests are parsed.
+    """
+    if query.text("format").strip():
+        await parse_ahead(registry, [task_of_version(registry.state, version)])
 
 
 async def parse_ahead(registry: Registry, tasks: Sequence[ParseTask]) -> None:
@@ -45,14 +54,6 @@ async def parse_ahead(registry: Registry, tasks: Sequence[ParseTask]) -> None:
     if tasks:
         parsers = registry.tools.parsers
         await registry.parse_off_loop(lambda: _parse(parsers, tasks))
-
-
-def _format(parsers: SchemaParsers, task: ParseTask, name: str) -> str:
-    parsed = task.run(parsers)
-    try:
-        return parsed.formatted(name)
-    except UnsupportedFormat:
-        return parsed.canonical
 
 
 def _parse(parsers: SchemaParsers, tasks: Sequence[ParseTask]) -> None:

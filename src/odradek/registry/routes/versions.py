@@ -5,19 +5,19 @@ from __future__ import annotations
 from functools import partial
 
 from odradek.registry.decisions.delete import delete_version
-from odradek.registry.decisions.lookup import find_version
+from odradek.registry.decisions.lookup import find_version, get_version
 from odradek.registry.decisions.parsing import tasks_of_request
 from odradek.registry.decisions.register import register
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.errors import subject_not_found
 from odradek.registry.json_value import JsonValue
 from odradek.registry.routes.catch_up import repeated
-from odradek.registry.routes.formats import formatted_text, parse_ahead
+from odradek.registry.routes.formats import formatted_text, parse_ahead, parse_for_format
 from odradek.registry.routes.parameters import SCHEMAS_LIMIT, Page, QueryParameters
 from odradek.registry.routes.requests import RegistryRequest
 from odradek.registry.routes.resources import ResourceTable
 from odradek.registry.routes.responses import EncodedJson
-from odradek.registry.schema_version import SchemaVersion, schema_json
+from odradek.registry.schema_version import SchemaVersion
 from odradek.registry.service import Registry
 from odradek.registry.state import Deleted
 
@@ -79,11 +79,19 @@ class VersionRoutes:
 
     async def one(self, request: RegistryRequest) -> JsonValue:
         """Return a version: ``format``, ``referenceFormat``, ``deleted``."""
-        query = request.query
-        version = self._version(request, deleted=query.flag("deleted"))
-        text = await formatted_text(self._registry, version, query)
-        is_qualified = query.text("referenceFormat") == "qualified"
-        return schema_json(version, text=text, qualified_references=is_qualified)
+        query, state = request.query, self._registry.state
+        deleted = query.flag("deleted")
+        version = self._version(request, deleted=deleted)
+        await parse_for_format(self._registry, version, query)
+        return get_version(
+            state,
+            self._registry.tools.parsers,
+            version.subject,
+            version.version,
+            deleted=deleted,
+            format_name=query.text("format"),
+            qualified_references=query.text("referenceFormat") == "qualified",
+        )
 
     async def text(self, request: RegistryRequest) -> EncodedJson:
         """Return the text of a version, not as a JSON string: ``format``, ``deleted``."""
