@@ -40,13 +40,24 @@ class MemoryProducer(TransactionalProducer):
         self.failures: list[Exception] = []
         self.may_write = threading.Event()
         self.may_write.set()
+        self.entered = threading.Event()
+        self.written = threading.Event()
 
     def write(self, records: Sequence[EncodedRecord]) -> int:
+        self.entered.set()
         assert self.may_write.wait(TIMEOUT_S)
         if self.failures:
             raise self.failures.pop(0)
         self.log += records
+        self.written.set()
         return len(self.log) - 1
+
+    async def has_written(self) -> None:
+        assert await asyncio.to_thread(self.written.wait, TIMEOUT_S)
+
+    async def has_entered(self) -> None:
+        """Return when a write is in progress."""
+        assert await asyncio.to_thread(self.entered.wait, TIMEOUT_S)
 
 
 class Harness:
@@ -98,9 +109,7 @@ def test_the_response_follows_the_application_of_the_records() -> None:
         write = asyncio.ensure_future(
             harness.writer.execute(decide(NoopRecord(), response={"id": 1}))
         )
-        async with asyncio.timeout(TIMEOUT_S):
-            while not harness.producer.log:
-                await asyncio.sleep(0)
+        await harness.producer.has_written()
         done, _ = await asyncio.wait([write], timeout=0.05)
         assert not done
         harness.deliver()
@@ -208,7 +217,7 @@ def test_a_stopped_writer_ends_the_write_in_progress_and_refuses_the_waiting_one
         harness.producer.may_write.clear()
         first = asyncio.ensure_future(harness.writer.execute(decide(NoopRecord(), response=1)))
         second = asyncio.ensure_future(harness.writer.execute(decide(NoopRecord(), response=2)))
-        await asyncio.sleep(0)
+        await harness.producer.has_entered()
         harness.writer.stop()
         harness.producer.may_write.set()
         draining = asyncio.ensure_future(harness.writer.drained(TIMEOUT_S))
