@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +20,8 @@ from odradek.launcher.plan import exit_text
 
 logger = logging.getLogger(__name__)
 
+STDERR = 2
+"""The descriptor of standard error."""
 PAUSE_S_MIN = 0.5
 """Pause before the first restart. It doubles with each further one."""
 PAUSE_S_MAX = 30.0
@@ -105,7 +106,7 @@ class Companion:
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
-                    stdout=sys.stderr.fileno(),
+                    stdout=STDERR,
                     start_new_session=True,
                     pass_fds=(lifeline,),
                 )
