@@ -350,7 +350,9 @@ SYSTEM_CALLS = {
 }  # fmt: skip
 """Calls of the event loop and of asyncio that reach the operating system."""
 REACHES_THE_SYSTEM = {
-    "broker/main.py": {"add_signal_handler", "os._exit", "os.environ", "signal"},  # the process
+    "broker/main.py": {  # the process
+        "add_signal_handler", "os._exit", "os.environ", "signal", "to_thread",
+    },
     "client/blocking.py": {"create_connection", "socket"},  # for commands and tests
     "collector.py": {"gc"},  # the process has one collector, whose thresholds a lock guards
     "log/cleaner/process.py": {"os.environ", "os.pathsep", "subprocess"},  # by constructor
@@ -391,7 +393,7 @@ def _system_uses(node: ast.AST) -> set[str]:
 
 def test_the_broker_reaches_the_operating_system_through_its_environment_alone() -> None:
     """The simulator replaces `environment/`, so it controls all that a broker can observe."""
-    tools = {"cli", "demo", "environment", "launcher", "pipeline", "testing"}
+    tools = {"cli", "demo", "environment", "launcher", "pipeline", "registry", "testing"}
     found: dict[str, set[str]] = {}
     for path in PRODUCT:
         relative = path.relative_to(SOURCE)
