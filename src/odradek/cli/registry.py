@@ -64,7 +64,10 @@ Sets = Annotated[
 LogLevel = Annotated[
     str, typer.Option(metavar="LEVEL", help=f"Least level of log lines: {', '.join(LOG_LEVELS)}.")
 ]
-Lifeline = Annotated[int | None, typer.Option(hidden=True)]
+Lifeline = Annotated[
+    int | None,
+    typer.Option(metavar="FD", help="Descriptor of a pipe. The registry ends when it is closed."),
+]
 
 
 @app.command("serve")
