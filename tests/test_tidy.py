@@ -597,6 +597,7 @@ USED_ELSEWHERE = {
             "resume_writing",
         )
     ),
+    "registry.http_server._Server.capture_signals",  # called by uvicorn
     "broker.ensemble_check._Response.connection_lost",  # called by the event loop
     "broker.ensemble_check._Response.data_received",
     # awaits mirrored partitions

@@ -161,7 +161,7 @@ def test_the_end_passes_the_markers_of_transactions(servers: str) -> None:
 def test_the_thread_waits_for_a_slow_event_loop(
     servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schemas_log, "BATCH_RECORDS_MAX", 1)
+    monkeypatch.setattr(schemas_log, "BATCH_RECORDS_MAX", 2)
     send(servers, *[NOOP] * 50)
 
     async def test(reader: Reader) -> None:

@@ -222,6 +222,7 @@ class RegistryServer:
             Forwarder(client),
             self._parse_pool,
             self._clock,
+            self._timers,
         )
         http = HttpServer(create_app(service), self._listener)
         return _Parts(applied, log, election, client, http)
