@@ -19,7 +19,8 @@ import jsonschema.validators
 import referencing.exceptions
 import referencing.jsonschema
 from jsonschema_specifications import REGISTRY
-from referencing import Registry, Resolver, Resource, Specification
+from referencing import Registry, Resource, Specification
+from referencing._core import Resolver
 
 from odradek.registry.schemas.json_drafts import Draft, draft_of, subschemas, without_subschemas
 from odradek.registry.schemas.json_evaluated import with_evaluated
