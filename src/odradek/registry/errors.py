@@ -188,13 +188,6 @@ def reference_exists(subject: str, version: int) -> RegistryError:
     )
 
 
-def id_does_not_match(message: str | None = None) -> RegistryError:
-    return RegistryError(
-        RegistryErrorCode.ID_DOES_NOT_MATCH,
-        message or "The ID of an imported schema does not match the existing ID",
-    )
-
-
 def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(
         RegistryErrorCode.INVALID_SUBJECT, f"The specified subject '{subject}' is not a valid."
