@@ -22,9 +22,7 @@ from odradek.registry.records import (
 from odradek.registry.rules import Rule, RuleKind, RuleMode, RuleSet
 from odradek.registry.schemas.parsed import Reference
 
-texts = st.text(
-    st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=8
-)
+texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=8)
 subjects = st.sampled_from(["a", "b", ":.ctx:a", ":.ctx:b", ":.other:a"])
 versions = st.integers(1, 4)
 ids = st.integers(0, 6)

@@ -79,9 +79,7 @@ def settings_changes(draw: st.DrawFn) -> Operation:
     )
 
 
-operations = st.lists(
-    registrations() | imports() | deletions() | settings_changes(), max_size=16
-)
+operations = st.lists(registrations() | imports() | deletions() | settings_changes(), max_size=16)
 
 
 def execute(log: Log, operation: Operation) -> Decision | None:

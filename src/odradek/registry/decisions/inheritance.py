@@ -22,9 +22,7 @@ def with_inherited_text(request: SchemaRequest, previous: SchemaVersion | None) 
         return request
     if previous is None:
         raise invalid_schema("Empty schema")
-    return replace(
-        request, text=previous.text, kind=previous.kind, references=previous.references
-    )
+    return replace(request, text=previous.text, kind=previous.kind, references=previous.references)
 
 
 def with_inherited_contract(
