@@ -16,10 +16,11 @@ from odradek.registry.decisions.lookup import (
     look_up,
 )
 from odradek.registry.decisions.parsing import PREVIOUS_TASKS_MAX, tasks_of_request
+from odradek.registry.decisions.tools import KnownFailures
 from odradek.registry.errors import RegistryErrorCode
 from odradek.registry.metadata import Metadata
 from odradek.registry.records import ConfigRecord, ContextRecord, SchemaRecord
-from odradek.registry.schemas.parsed import Reference
+from odradek.registry.schemas.parsed import InvalidSchema, Reference, SchemaKind
 from tests.registry.decisions.fakes import FakeParsers, Log, fake_tools, refused, request, subject
 
 A = subject("a")
@@ -273,6 +274,17 @@ def test_tasks_leave_out_schemas_that_cannot_be_resolved() -> None:
     schema = request("z", references=(Reference("n", "missing", 1),))
 
     assert [task.text for task in tasks_of_request(log.state, A, schema)] == ["x"]
+
+
+def test_a_text_that_is_not_valid_is_parsed_once() -> None:
+    parsers = FakeParsers()
+    known = KnownFailures(parsers)
+    for _ in range(2):
+        with pytest.raises(InvalidSchema, match="bad word"):
+            known.parse(SchemaKind.AVRO, "x?")
+    known.parse(SchemaKind.AVRO, "x?", stored=True)
+
+    assert parsers.parsed == ["x?", "x?"]
 
 
 def test_tasks_are_limited() -> None:

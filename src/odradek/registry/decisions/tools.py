@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from odradek.registry.compatibility.levels import CompatibilityLevel, EarlierVersion
-from odradek.registry.schemas.parsed import ParsedSchema, ResolvedReference, SchemaKind
+from odradek.registry.schemas.parsed import (
+    InvalidSchema,
+    ParsedSchema,
+    ResolvedReference,
+    SchemaKind,
+)
 
 
 class SchemaParsers(Protocol):
@@ -28,6 +33,43 @@ class SchemaParsers(Protocol):
         """
 
 
+class KnownFailures:
+    """Parsers for one request that parse a text which is not valid only once.
+
+    The cache of the parsers keeps valid schemas only.
+
+    Args:
+        parsers: The parsers.
+    """
+
+    def __init__(self, parsers: SchemaParsers) -> None:
+        self._parsers = parsers
+        self._messages: dict[tuple[object, ...], str] = {}
+
+    def parse(
+        self,
+        kind: SchemaKind,
+        text: str,
+        references: tuple[ResolvedReference, ...] = (),
+        *,
+        stored: bool = False,
+    ) -> ParsedSchema:
+        """Return the parsed schema.
+
+        Raises:
+            InvalidSchema: The text is not a valid schema of its kind.
+        """
+        key = (kind, text, references, stored)
+        message = self._messages.get(key)
+        if message is not None:
+            raise InvalidSchema(message)
+        try:
+            return self._parsers.parse(kind, text, references, stored=stored)
+        except InvalidSchema as error:
+            self._messages[key] = str(error)
+            raise
+
+
 class Incompatibilities(Protocol):
     """Compares schemas, as `odradek.registry.compatibility.levels.incompatibilities`."""
 
@@ -40,10 +82,6 @@ class Incompatibilities(Protocol):
         validate_fields: bool = False,
     ) -> list[str]:
         """Return the messages why a schema breaks a level. Empty: it does not."""
-
-
-Parsers = SchemaParsers
-"""The former name of `SchemaParsers`, which `odradek.registry.routes.formats` imports."""
 
 
 @dataclass(frozen=True, slots=True)

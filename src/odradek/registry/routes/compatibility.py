@@ -40,10 +40,10 @@ class CompatibilityRoutes:
         query, state = request.query, self._registry.state
         subject = state.resolve_alias(request.subject())
         schema = SchemaRequest.from_json(await request.json())
-        await parse_ahead(self._registry, tasks_of_request(state, subject, schema))
+        tools = await parse_ahead(self._registry, tasks_of_request(state, subject, schema))
         return check_compatibility(
             state,
-            self._registry.tools,
+            tools,
             subject,
             schema,
             version,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from odradek.registry.decisions.parsing import ParseTask, task_of_version, text_in_format
-from odradek.registry.decisions.tools import SchemaParsers
+from odradek.registry.decisions.tools import KnownFailures, SchemaParsers, SchemaTools
 from odradek.registry.errors import RegistryError
 from odradek.registry.routes.parameters import QueryParameters
 from odradek.registry.schema_version import SchemaVersion
@@ -37,23 +38,27 @@ async def parse_for_format(
     """Parse a version in a thread, if the request has a format.
 
     Raises:
-        RegistryError: 42201, a reference is missing. 503, too many requests are parsed.
+        RegistryError: 42201, the version cannot be parsed. 503, too many requests are parsed.
     """
     if query.text("format").strip():
-        await parse_ahead(registry, [task_of_version(registry.state, version)])
+        task = task_of_version(registry.state, version)
+        await registry.parse_off_loop(lambda: task.run(registry.tools.parsers))
 
 
-async def parse_ahead(registry: Registry, tasks: Sequence[ParseTask]) -> None:
-    """Parse schemas in a thread, so that a decision finds them in the cache of the parsers.
+async def parse_ahead(registry: Registry, tasks: Sequence[ParseTask]) -> SchemaTools:
+    """Parse schemas in a thread, so that a decision on the event loop does not parse them again.
 
-    Errors are left to the decision, which parses the same texts again.
+    Returns:
+        The tools for the decision. Their parsers raise the errors of the texts that are not valid,
+        at the step at which Confluent's registry raises them.
 
     Raises:
         RegistryError: 503, too many requests are parsed.
     """
+    parsers = KnownFailures(registry.tools.parsers)
     if tasks:
-        parsers = registry.tools.parsers
         await registry.parse_off_loop(lambda: _parse(parsers, tasks))
+    return replace(registry.tools, parsers=parsers)
 
 
 def _parse(parsers: SchemaParsers, tasks: Sequence[ParseTask]) -> None:

@@ -52,10 +52,10 @@ class SubjectRoutes:
         query, state = request.query, self._registry.state
         subject = state.resolve_alias(request.subject())
         schema = SchemaRequest.from_json(await request.json())
-        await parse_ahead(self._registry, tasks_of_request(state, subject, schema))
+        tools = await parse_ahead(self._registry, tasks_of_request(state, subject, schema))
         return look_up(
             state,
-            self._registry.tools.parsers,
+            tools.parsers,
             subject,
             schema,
             normalize=query.flag("normalize"),
@@ -70,11 +70,12 @@ class SubjectRoutes:
         """
         query, state = request.query, self._registry.state
         subject = state.resolve_alias(request.subject())
-        if query.text("format"):
-            await parse_ahead(self._registry, tasks_of_request(state, subject, _NO_SCHEMA))
+        tools = self._registry.tools
+        if query.text("format").strip():
+            tools = await parse_ahead(self._registry, tasks_of_request(state, subject, _NO_SCHEMA))
         return latest_with_metadata(
             state,
-            self._registry.tools.parsers,
+            tools.parsers,
             subject,
             dict(zip(query.texts("key"), query.texts("value"), strict=False)),
             deleted=query.flag("deleted"),

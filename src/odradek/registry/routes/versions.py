@@ -59,11 +59,11 @@ class VersionRoutes:
 
     async def register(self, request: RegistryRequest) -> JsonValue:
         """Register a schema: ``normalize``, ``format``, ``force``."""
-        query, state, tools = request.query, self._registry.state, self._registry.tools
+        query, state = request.query, self._registry.state
         named = request.subject()
         schema = SchemaRequest.from_json(await request.json())
         tasks = tasks_of_request(state, state.resolve_alias(named), schema)
-        await parse_ahead(self._registry, tasks)
+        tools = await parse_ahead(self._registry, tasks)
         return await self._registry.write(
             lambda state: register(
                 state,
