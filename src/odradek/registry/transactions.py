@@ -48,6 +48,10 @@ class RecordTooLarge(WriteRefused):
     """A record is larger than the topic permits."""
 
 
+class SequenceGap(WriteRefused):
+    """The sequence numbers of records that the brokers refused in an earlier write are missing."""
+
+
 class TransactionalProducer:
     """A producer with the transactional id of the registry.
 
@@ -113,6 +117,14 @@ class TransactionalProducer:
         Raises:
             WriterLost, WriteRefused: See the classes.
         """
+        try:
+            return self._write(records)
+        except SequenceGap:
+            # librdkafka has bumped the producer's epoch when it aborted this transaction.
+            return self._write(records)
+
+    def _write(self, records: Sequence[EncodedRecord]) -> int:
+        """Make one attempt to write records. Raise the errors of `write`, and `SequenceGap`."""
         from confluent_kafka import KafkaException
 
         producer = self._fenced_producer
@@ -192,7 +204,8 @@ class TransactionalProducer:
                 f"a record is larger than max.message.bytes of topic '{self._settings.topic}' or"
                 f" than {RECORD_BYTES_MAX} bytes"
             )
-        return WriteRefused(self._settings.hide(cause.str()))
+        refusal = SequenceGap if cause.code() == Kafka.OUT_OF_ORDER_SEQUENCE_NUMBER else WriteRefused
+        return refusal(self._settings.hide(cause.str()))
 
     def _lost(self, error: KafkaError, *, may_be_written: bool) -> WriterLost:
         text = self._settings.hide(error.str())
