@@ -24,6 +24,12 @@ It is the smallest one that Kafka's brokers accept by default.
 TRANSACTION_TIMEOUT_MS = 10_000
 """Time after which the brokers abort the transaction of a writer that stands still."""
 
+END_DELAY_MS = 50
+"""Time after which a reader without new records learns that it is at the end of the log.
+
+A start and a take-over wait for the end. An instance sends 20 requests a second when idle.
+"""
+
 READ_AHEAD_KIB = 8 * 1024
 """Maximum size of records that a consumer has received and not yet returned."""
 
@@ -114,6 +120,7 @@ class KafkaSettings:
         """Return the settings of the consumer that reads the log. It never joins the group."""
         own = {
             "fetch.error.backoff.ms": 50,
+            "fetch.wait.max.ms": END_DELAY_MS,
             "queued.max.messages.kbytes": READ_AHEAD_KIB,
             "topic.metadata.refresh.fast.interval.ms": 20,
         }
@@ -163,7 +170,7 @@ class KafkaSettings:
         )
 
     def _common(self) -> dict[str, object]:
-        own = {
+        own: dict[str, object] = {
             "client.id": "odradek-registry",
             # librdkafka's own lines are shown only if a property asks for them.
             "log_level": 7 if "debug" in self.properties else 2,

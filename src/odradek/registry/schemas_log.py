@@ -33,6 +33,8 @@ BATCHES_MAX = 4
 POLL_S = 0.05
 """Time after which the thread looks for requests and for its end, if no record arrives."""
 END_OFFSET_TIMEOUT_S = 5.0
+LEADER_TIMEOUT_S = 1.0
+"""Time limit of the request for the leader of the partition. The thread reads without it, too."""
 PARTITION = 0
 
 
@@ -142,6 +144,11 @@ class SchemasLog:
             consumer = Consumer({**self._settings.reader(), "error_cb": self._errors.report})
         except KafkaException as error:
             raise self._settings.invalid(error.args[0].str()) from None
+        # librdkafka looks for the beginning of a partition of unknown leader every 500 ms.
+        with contextlib.suppress(KafkaException):
+            consumer.get_watermark_offsets(
+                TopicPartition(self._settings.topic, PARTITION), timeout=LEADER_TIMEOUT_S
+            )
         consumer.assign([TopicPartition(self._settings.topic, PARTITION, OFFSET_BEGINNING)])
         return consumer
 
