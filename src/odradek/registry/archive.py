@@ -147,12 +147,12 @@ def _file_name(version: ArchivedVersion) -> str:
     if len(encoded) > DIRECTORY_NAME_MAX:
         digest = sha256(version.subject.encode()).hexdigest()[:_DIGEST_LENGTH]
         encoded = f"{encoded[: DIRECTORY_NAME_MAX - _DIGEST_LENGTH - 1]}-{digest}"
-    return f"{encoded}/{version.version}{_SUFFIXES.get(_kind(version), '.txt')}"
+    return f"{encoded}/{version.version}{_suffix(version)}"
 
 
-def _kind(version: ArchivedVersion) -> SchemaKind | None:
+def _suffix(version: ArchivedVersion) -> str:
     kind = version.schema.kind
-    return SchemaKind(kind) if kind in SchemaKind.__members__ else None
+    return _SUFFIXES[SchemaKind(kind)] if kind in SchemaKind.__members__ else ".txt"
 
 
 def _index(archive: Archive) -> dict[str, object]:
