@@ -8,6 +8,7 @@ port, descriptor or thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -150,7 +151,8 @@ class Registry:
             return
         loop, ended = self._loop, self._ended
         if loop is not None and ended is not None and self._thread.is_alive():
-            loop.call_soon_threadsafe(ended.set)
+            with contextlib.suppress(RuntimeError):  # a start that failed closes the event loop
+                loop.call_soon_threadsafe(ended.set)
         self._thread.join(STOP_TIMEOUT_S)
         if self._thread.is_alive():
             raise TimeoutError(f"the registry did not stop within {STOP_TIMEOUT_S:g} s")
