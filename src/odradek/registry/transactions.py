@@ -204,8 +204,10 @@ class TransactionalProducer:
                 f"a record is larger than max.message.bytes of topic '{self._settings.topic}' or"
                 f" than {RECORD_BYTES_MAX} bytes"
             )
-        refusal = SequenceGap if cause.code() == Kafka.OUT_OF_ORDER_SEQUENCE_NUMBER else WriteRefused
-        return refusal(self._settings.hide(cause.str()))
+        text = self._settings.hide(cause.str())
+        if cause.code() == Kafka.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return SequenceGap(text)
+        return WriteRefused(text)
 
     def _lost(self, error: KafkaError, *, may_be_written: bool) -> WriterLost:
         text = self._settings.hide(error.str())
