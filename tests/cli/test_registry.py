@@ -131,7 +131,7 @@ def test_it_serves_until_sigterm_and_ends_in_time(kafka: Broker) -> None:
         (address,) = registry.wait_for(LISTENS)
         body = {"schema": '{"type":"string"}'}
         response = httpx.post(f"http://{address}/subjects/a/versions", json=body, timeout=TIMEOUT_S)
-        assert response.json() == {"id": 1}
+        assert response.json()["id"] == 1
         began_s = time.monotonic()
         assert registry.end() == 0
         assert time.monotonic() - began_s < STOP_S_MAX
@@ -234,7 +234,7 @@ def test_a_broker_runs_a_registry_beside_it_and_ends_it(tmp_path: Path) -> None:
     with broker_with_registry(tmp_path / "data") as (broker, url):
         body = {"schema": '{"type":"string"}'}
         response = httpx.post(f"{url}/subjects/a/versions", json=body, timeout=TIMEOUT_S)
-        assert response.json() == {"id": 1}
+        assert response.json()["id"] == 1
         (pid,) = broker.wait_for(STARTED)
         began_s = time.monotonic()
         assert broker.end() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from odradek.testing.registry import Registry
 from .conftest import PATIENCE_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from odradek.testing import Broker
 
     from .conftest import Cli
@@ -44,10 +47,13 @@ def schema(url: str, *arguments: str) -> str:
     return result.stdout
 
 
-def client(registry: Registry) -> Any:
+@pytest.fixture
+def client(kafka_registry: Registry) -> Iterator[Callable[[], Any]]:
+    """Return a function that makes a client with a cache of its own."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-    return SchemaRegistryClient({"url": registry.url})
+    with contextlib.ExitStack() as clients:
+        yield lambda: clients.enter_context(SchemaRegistryClient({"url": kafka_registry.url}))
 
 
 def context(topic: str = "t", headers: list[tuple[str, bytes]] | None = None) -> Any:
@@ -129,7 +135,7 @@ def _files(directory: Path) -> dict[str, bytes]:
 
 
 def test_confluents_avro_deserializer_reads_what_produce_writes(
-    cli: Cli, kafka: Broker, kafka_registry: Registry, tmp_path: Path
+    cli: Cli, kafka: Broker, kafka_registry: Registry, client: Callable[[], Any], tmp_path: Path
 ) -> None:
     from decimal import Decimal
 
@@ -139,12 +145,12 @@ def test_confluents_avro_deserializer_reads_what_produce_writes(
     registered(kafka_registry, tmp_path, "t-value", "a.avsc", json.dumps(ORDER))
     options = ["--value-schema", "t-value", "--registry", kafka_registry.url]
     cli.ok("produce", "t", *options, input='{"id": 1, "note": "x", "price": "12.34"}\n')
-    read = AvroDeserializer(client(kafka_registry))(last_value(kafka), context())
+    read = AvroDeserializer(client())(last_value(kafka), context())
     assert read == {"id": 1, "note": "x", "price": Decimal("12.34")}
 
 
 def test_consume_reads_what_confluents_serializers_write(
-    cli: Cli, kafka: Broker, kafka_registry: Registry
+    cli: Cli, kafka: Broker, kafka_registry: Registry, client: Callable[[], Any]
 ) -> None:
     from decimal import Decimal
 
@@ -153,7 +159,7 @@ def test_consume_reads_what_confluents_serializers_write(
     from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
     cli.ok("topic", "create", "t")
-    registry = client(kafka_registry)
+    registry = client()
     order = {"id": 1, "note": "x", "price": Decimal("12.34")}
     avro = AvroSerializer(registry, json.dumps(ORDER), conf=CONF)
     in_header = AvroSerializer(
@@ -174,7 +180,7 @@ def test_consume_reads_what_confluents_serializers_write(
 
 
 def test_confluents_json_deserializer_reads_what_produce_writes(
-    cli: Cli, kafka: Broker, kafka_registry: Registry, tmp_path: Path
+    cli: Cli, kafka: Broker, kafka_registry: Registry, client: Callable[[], Any], tmp_path: Path
 ) -> None:
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 
@@ -182,26 +188,23 @@ def test_confluents_json_deserializer_reads_what_produce_writes(
     registered(kafka_registry, tmp_path, "t-value", "a.json", json.dumps(JSON_ORDER))
     options = ["--value-schema", "t-value", "--registry", kafka_registry.url]
     cli.ok("produce", "t", *options, input='{"id": 1}\n')
-    deserializer = JSONDeserializer(
-        json.dumps(JSON_ORDER), schema_registry_client=client(kafka_registry)
-    )
+    deserializer = JSONDeserializer(json.dumps(JSON_ORDER), schema_registry_client=client())
     assert deserializer(last_value(kafka), context()) == {"id": 1}
 
 
 def test_confluents_protobuf_serializer_and_commands_read_each_other(
-    cli: Cli, kafka: Broker, kafka_registry: Registry
+    cli: Cli, kafka: Broker, kafka_registry: Registry, client: Callable[[], Any]
 ) -> None:
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
     from google.protobuf.source_context_pb2 import SourceContext
 
     cli.ok("topic", "create", "t")
-    registry = client(kafka_registry)
     options = ["--value-schema", "t-value", "--registry", kafka_registry.url]
-    message = ProtobufSerializer(SourceContext, registry, conf=CONF)(
+    message = ProtobufSerializer(SourceContext, client(), conf=CONF)(
         SourceContext(file_name="x"), context()
     )
     cli.ok("produce", "t", *options, input='{"fileName": "x"}\n')
     assert last_value(kafka) == message
     assert cli.ok("consume", "t", "--registry", kafka_registry.url) == '{"fileName":"x"}\n'
-    deserializer = ProtobufDeserializer(SourceContext, {}, registry)
+    deserializer = ProtobufDeserializer(SourceContext, {}, client())
     assert deserializer(last_value(kafka), context()) == SourceContext(file_name="x")

@@ -82,8 +82,11 @@ USERS_TEST = textwrap.dedent(
 
 
 def test_a_client_registers_and_reads_a_schema() -> None:
-    with Broker() as broker, Registry(broker) as registry:
-        client = SchemaRegistryClient({"url": registry.url})
+    with (
+        Broker() as broker,
+        Registry(broker) as registry,
+        SchemaRegistryClient({"url": registry.url}) as client,
+    ):
         schema_id = client.register_schema("pages-value", Schema('{"type":"string"}', "AVRO"))
         assert client.get_schema(schema_id).schema_str == '"string"'
         assert registry.is_writer
@@ -107,7 +110,7 @@ def test_a_registry_of_a_cluster_survives_the_kill_of_a_broker() -> None:
     with Cluster(3) as cluster, Registry(cluster) as registry:
         url = f"{registry.url}/subjects/a/versions"
         first = httpx.post(url, json={"schema": '{"type":"string"}'}, timeout=TIMEOUT_S)
-        assert first.json() == {"id": 1}
+        assert first.json()["id"] == 1
         leader = cluster.leader_of("_schemas")
         assert leader is not None
         cluster.kill(leader)
@@ -119,7 +122,7 @@ def test_a_registry_of_a_cluster_survives_the_kill_of_a_broker() -> None:
                 break
             assert second.json()["error_code"] in (50001, 50002, 50004), second.text
             assert time.monotonic() < deadline_s, second.text
-        assert second.json() == {"id": 2}
+        assert second.json()["id"] == 2
 
 
 def test_the_second_registry_of_a_process_is_ready_in_time(kafka: Broker) -> None:
