@@ -192,19 +192,29 @@ def test_confluents_json_deserializer_reads_what_produce_writes(
     assert deserializer(last_value(kafka), context()) == {"id": 1}
 
 
+def message_class() -> Any:
+    """Return the class of a message with the field `file_name`."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(name="source.proto", package="shop", syntax="proto3")
+    field = file.message_type.add(name="Source").field.add(name="file_name", number=1)
+    field.type, field.label = field.TYPE_STRING, field.LABEL_OPTIONAL
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Source"))
+
+
 def test_confluents_protobuf_serializer_and_commands_read_each_other(
     cli: Cli, kafka: Broker, kafka_registry: Registry, client: Callable[[], Any]
 ) -> None:
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
-    from google.protobuf.source_context_pb2 import SourceContext
 
+    source = message_class()
     cli.ok("topic", "create", "t")
     options = ["--value-schema", "t-value", "--registry", kafka_registry.url]
-    message = ProtobufSerializer(SourceContext, client(), conf=CONF)(
-        SourceContext(file_name="x"), context()
-    )
+    message = ProtobufSerializer(source, client(), conf=CONF)(source(file_name="x"), context())
     cli.ok("produce", "t", *options, input='{"fileName": "x"}\n')
     assert last_value(kafka) == message
     assert cli.ok("consume", "t", "--registry", kafka_registry.url) == '{"fileName":"x"}\n'
-    deserializer = ProtobufDeserializer(SourceContext, {}, client())
-    assert deserializer(last_value(kafka), context()) == SourceContext(file_name="x")
+    deserializer = ProtobufDeserializer(source, {}, client())
+    assert deserializer(last_value(kafka), context()) == source(file_name="x")
