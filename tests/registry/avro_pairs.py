@@ -59,12 +59,11 @@ class _Known:
 
     name: str
     space: str | None
-    is_open: bool
 
-    def reference(self, random: Random, space: str | None) -> str | None:
-        """A name that means this type in a namespace. None: there is none."""
+    def reference(self, random: Random, space: str | None) -> str:
+        """A name that means this type in a namespace."""
         if self.space is None:
-            return None if self.is_open and space is not None else self.name
+            return self.name
         if self.space == space and random.random() < 0.5:
             return self.name
         return f"{self.space}.{self.name}"
@@ -106,8 +105,7 @@ class SchemaMaker:
 
     def _used(self, space: str | None, depth: int) -> Node:
         names = [known.reference(self._random, space) for known in self._known.values()]
-        usable = [name for name in names if name is not None]
-        return self._random.choice(usable) if usable else self._primitive(space, depth)
+        return self._random.choice(names) if names else self._primitive(space, depth)
 
     def _collection(self, space: str | None, depth: int) -> Node:
         part = self.type(space, depth + 1, in_union=False)
@@ -137,13 +135,10 @@ class SchemaMaker:
 
     def _record(self, space: str | None, depth: int) -> Node:
         node, inner = self._named("record", space)
-        closed = self._known[node["name"]]
-        self._known[node["name"]] = _Known(closed.name, closed.space, is_open=True)
         node["fields"] = [
             self.field(name, inner, depth)
             for name in self._random.sample(FIELDS, self._random.randint(0, 4))
         ]
-        self._known[node["name"]] = closed
         return node
 
     def field(self, name: str, space: str | None, depth: int) -> Node:
@@ -166,7 +161,7 @@ class SchemaMaker:
             space = node["namespace"] = self._random.choice(SPACES)
         if self._random.random() < 0.1:
             node["aliases"] = [self._random.choice(["Type1", "shop.Type2", "shop.items.Type3"])]
-        self._known[node["name"]] = _Known(node["name"], space, is_open=False)
+        self._known[node["name"]] = _Known(node["name"], space)
         return node, space
 
 
@@ -390,7 +385,9 @@ def _rename_type(random: Random, holder: list[Node]) -> None:
     if not named:
         return
     node = random.choice(named)
-    old, new = node["name"], random.choice(["Renamed", "Type1", "Type2", "Type3"])
+    taken = {each["name"] for each in named}
+    names = [name for name in ("Renamed", "Type1", "Type2", "Type3") if name not in taken]
+    old, new = node["name"], random.choice(names or ["Renamed2"])
     if random.random() < 0.6:
         node["aliases"] = [random.choice([old, f"shop.{old}"])]
     node["name"] = new
@@ -435,6 +432,8 @@ MUTATIONS: list[Callable[[Random, list[Node]], None]] = [
     _rename_field,
     _add_field_alias,
     _change_default,
+    _change_symbols,
+    _change_symbols,
     _change_symbols,
     _change_symbols,
     _change_size,

@@ -360,7 +360,7 @@ def test_comparisons_of_defaults_are_limited() -> None:
 def test_a_default_that_needs_itself_is_invalid() -> None:
     text = """{"type": "record", "name": "Loop", "fields": [
         {"name": "next", "type": "Loop", "default": {}}]}"""
-    with pytest.raises(InvalidSchema, match="Invalid default"):
+    with pytest.raises(InvalidSchema, match="inside of its own default"):
         parse(text)
     assert parse_stored(text).full_name == "Loop"
 

@@ -45,6 +45,15 @@ VALID: dict[str, Any] = {
     "definitions that differ in documents": record(
         {"name": "a", "type": fixed(4, doc="a")}, {"name": "b", "type": fixed(4, aliases=["B"])}
     ),
+    "an attribute of a second definition": record(
+        {"name": "a", "type": fixed(4)}, {"name": "b", "type": fixed(4, note="b")}
+    ),
+    "an open type without a namespace inside of one": record(
+        {
+            "name": "part",
+            "type": record({"name": "order", "type": ["null", "Order"]}, name="shop.Part"),
+        }
+    ),
     "a name without a namespace inside of one": record(
         {"name": "a", "type": fixed(4, namespace="")},
         {"name": "b", "type": "Hash"},
@@ -128,8 +137,19 @@ INVALID: dict[str, Any] = {
     "a type that is defined twice": record(
         {"name": "a", "type": fixed(4)}, {"name": "b", "type": fixed(8)}
     ),
-    "definitions that differ in attributes": record(
-        {"name": "a", "type": fixed(4)}, {"name": "b", "type": fixed(4, note="b")}
+    "an attribute of a first definition": record(
+        {"name": "a", "type": fixed(4, note="b")}, {"name": "b", "type": fixed(4)}
+    ),
+    "a record that is defined twice alike": record(
+        {"name": "a", "type": record(name="Part")}, {"name": "b", "type": record(name="Part")}
+    ),
+    "a later type without a namespace inside of one": record(
+        {"name": "part", "type": record({"name": "hash", "type": "Hash"}, name="shop.Part")},
+        {"name": "hash", "type": fixed(4)},
+    ),
+    "a default with an open record": with_default("Order", {}),
+    "a default with an open record or a map": with_default(
+        ["Order", {"type": "map", "values": "int"}], {}
     ),
     "aliases that are no list": record(aliases="Old"),
     "an alias that is no string": record(aliases=[5]),
@@ -214,17 +234,11 @@ def test_stored_schemas_may_break_newer_rules(node: Any) -> None:
     assert json.loads(parse_stored(json.dumps(node)).canonical)["type"] == "record"
 
 
-def test_a_stored_schema_may_use_an_open_type_without_a_namespace() -> None:
-    """Java's library accepts it up to 1.11, and rejects it since 1.12."""
-    inner = {
-        "type": "record",
-        "name": "shop.Part",
-        "fields": [{"name": "order", "type": ["null", "Order"]}],
-    }
-    text = json.dumps(record({"name": "part", "type": inner}))
-    with pytest.raises(InvalidSchema, match=r"'shop.Order' is not defined"):
-        parse(text)
-    assert parse_stored(text).full_name == "Order"
+def test_a_record_inside_of_itself_is_invalid() -> None:
+    """Java's library accepts it, and replaces the inner record by the outer one."""
+    inner = record({"name": "id", "type": "int"})
+    with pytest.raises(InvalidSchema, match="Can't redefine: Order"):
+        parse(json.dumps(record({"name": "part", "type": inner})))
 
 
 JSON = st.recursive(

@@ -48,7 +48,8 @@ class DefaultValidator:
         """Return whether a field of this type may have this default.
 
         Raises:
-            InvalidSchema: All defaults together need more than `COMPARISONS_MAX` comparisons.
+            InvalidSchema: All defaults together need more than `COMPARISONS_MAX` comparisons, or an
+                object is compared with a record whose fields have not been read.
         """
         return run(self._is_valid(type_, value))
 
@@ -90,6 +91,8 @@ class DefaultValidator:
     def _is_valid_record(self, record: AvroRecord, value: Json) -> Recursion[bool]:
         if not isinstance(value, dict):
             return False
+        if record.is_open:
+            raise InvalidSchema(f"The record {record.name.full} is inside of its own default.")
         key = (id(record), id(value))
         if key in self._records:
             return self._records[key]

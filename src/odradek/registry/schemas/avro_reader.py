@@ -1,9 +1,12 @@
 """Builds the types of an Avro schema from its JSON, by the rules of Java's library 1.12. Pure.
 
 Apache's library for Python is not used here, because its verdicts differ from Java's. It rejects a
-name that is used before its definition, a type that is defined twice in the same way, and a name
-without a namespace inside of a type with one. It accepts invalid defaults and two branches of one
-name. It reads an empty namespace as the enclosing one.
+name that is used before its definition, an enum or a fixed that is defined twice in the same way,
+and a name without a namespace inside of a type with one. It accepts invalid defaults and two
+branches of one name. It reads an empty namespace as the enclosing one.
+
+Java accepts a record inside of a record of the same name, and replaces it by the outer one. Such a
+schema is invalid here, because the replacement changes the schema.
 """
 
 from __future__ import annotations
@@ -33,7 +36,6 @@ from odradek.registry.schemas.avro_types import (
     FieldOrder,
     NamedType,
     Properties,
-    same,
     union_name,
 )
 from odradek.registry.schemas.parsed import DEPTH_MAX, InvalidSchema
@@ -110,8 +112,6 @@ class AvroReader:
     def _resolve_references(self) -> None:
         for reference in self._references:
             target = self._definitions.get(reference.full_name)
-            if target is None and not self._strict and "." not in reference.name:
-                target = self._definitions.get(reference.name)
             if target is None:
                 raise InvalidSchema(f"The type '{reference.full_name}' is not defined.")
             reference.target = target
@@ -154,7 +154,7 @@ class AvroReader:
         found = self._definitions.get(full) or self._definitions.get(name)
         if found is not None:
             return found
-        reference = AvroReference(full, name)
+        reference = AvroReference(full)
         self._references.append(reference)
         return reference
 
@@ -208,6 +208,7 @@ class AvroReader:
         aliases = self._type_aliases(node, name, place)
         properties = _properties(node, _TYPE_ATTRIBUTES)
         record = AvroRecord(name, _text(node, "doc"), is_error, aliases, properties)
+        self._define(record, place)
         fields: list[AvroField] = []
         for position, each in enumerate(nodes):
             field: AvroField = yield self._field(each, position, place.field_of(name, position))
@@ -216,7 +217,7 @@ class AvroReader:
             record.by_name[field.name] = field
             fields.append(field)
         record.fields = tuple(fields)
-        self._define(record, place)
+        record.is_open = False
         return record
 
     def _field(self, node: Json, position: int, place: _Place) -> Recursion[AvroField]:
@@ -287,7 +288,7 @@ class AvroReader:
         if full in PRIMITIVES:
             place.fail(f"Schemas may not be named after primitives: {full}")
         known = self._definitions.setdefault(full, named)
-        if not same(known, named):
+        if known is not named and not _is_repetition(known, named):
             place.fail(f"Can't redefine: {full}")
 
     def _name(self, node: dict[str, Json], place: _Place) -> AvroName:
@@ -321,6 +322,21 @@ class AvroReader:
 
 
 _NESTED = frozenset((AvroKind.ARRAY, AvroKind.MAP, AvroKind.RECORD, "error"))
+
+
+def _is_repetition(known: NamedType, named: NamedType) -> bool:
+    """Whether Java accepts a second definition, and uses the first one in its place.
+
+    Java compares before it reads the attributes and the fields of the second definition. So a
+    record is never equal to the first one, and the first enum or fixed must have no attributes.
+    """
+    if known.properties:
+        return False
+    if isinstance(known, AvroEnum) and isinstance(named, AvroEnum):
+        return known.symbols == named.symbols
+    if isinstance(known, AvroFixed) and isinstance(named, AvroFixed):
+        return known.size == named.size
+    return False
 
 
 def _properties(node: dict[str, Json], attributes: frozenset[str]) -> Properties:

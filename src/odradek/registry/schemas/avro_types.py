@@ -157,7 +157,10 @@ class AvroField:
 
 @dataclass(slots=True, eq=False)
 class AvroRecord:
-    """A record, or an error of a protocol, which is a record with another keyword."""
+    """A record, or an error of a protocol, which is a record with another keyword.
+
+    `is_open` is set until the fields have been read.
+    """
 
     name: AvroName
     doc: str | None
@@ -166,6 +169,7 @@ class AvroRecord:
     properties: Properties
     fields: tuple[AvroField, ...] = ()
     by_name: dict[str, AvroField] = field(default_factory=dict)
+    is_open: bool = True
     kind: AvroKind = AvroKind.RECORD
 
 
@@ -174,7 +178,6 @@ class AvroReference:
     """A use of a name before its definition. `target` is set when the text has been parsed."""
 
     full_name: str
-    name: str
     target: NamedType | None = None
 
 
@@ -211,72 +214,3 @@ def alias_names(named: NamedType) -> tuple[str, ...]:
         f".{alias.name}" if alias.space is None and named.name.space is not None else alias.full
         for alias in named.aliases
     )
-
-
-def same(first: AvroType, second: AvroType) -> bool:
-    """Whether Java's `Schema.equals` holds: documents, aliases and enum defaults do not count."""
-    pending = [(first, second)]
-    seen: set[tuple[int, int]] = set()
-    while pending:
-        one, other = (_target(each) for each in pending.pop())
-        if one is other or (id(one), id(other)) in seen:
-            continue
-        seen.add((id(one), id(other)))
-        parts = _parts_to_compare(one, other)
-        if parts is None:
-            return False
-        pending.extend(parts)
-    return True
-
-
-def _target(used: AvroType) -> AvroType:
-    if isinstance(used, AvroReference) and used.target is not None:
-        return used.target
-    return used
-
-
-Pairs: TypeAlias = list[tuple[AvroType, AvroType]]
-
-
-def _parts_to_compare(one: AvroType, other: AvroType) -> Pairs | None:
-    """The parts that must be the same if the two types are. None: the two types differ."""
-    if isinstance(one, AvroReference) or isinstance(other, AvroReference):
-        return None
-    if isinstance(one, AvroUnion) or isinstance(other, AvroUnion):
-        return _union_parts(one, other)
-    if one.kind is not other.kind or one.properties != other.properties:
-        return None
-    if isinstance(one, AvroArray) and isinstance(other, AvroArray):
-        return [(one.items, other.items)]
-    if isinstance(one, AvroMap) and isinstance(other, AvroMap):
-        return [(one.values, other.values)]
-    if isinstance(one, AvroEnum) and isinstance(other, AvroEnum):
-        return [] if (one.name, one.symbols) == (other.name, other.symbols) else None
-    if isinstance(one, AvroFixed) and isinstance(other, AvroFixed):
-        return [] if (one.name, one.size) == (other.name, other.size) else None
-    if isinstance(one, AvroRecord) and isinstance(other, AvroRecord):
-        return _record_parts(one, other)
-    return []
-
-
-def _union_parts(one: DefinedType, other: DefinedType) -> Pairs | None:
-    if not isinstance(one, AvroUnion) or not isinstance(other, AvroUnion):
-        return None
-    if len(one.branches) != len(other.branches):
-        return None
-    return list(zip(one.branches, other.branches, strict=True))
-
-
-def _record_parts(one: AvroRecord, other: AvroRecord) -> Pairs | None:
-    if one.name != other.name or len(one.fields) != len(other.fields):
-        return None
-    pairs: Pairs = []
-    for mine, theirs in zip(one.fields, other.fields, strict=True):
-        if _field_key(mine) != _field_key(theirs):
-            return None
-        pairs.append((mine.type, theirs.type))
-    return pairs
-
-
-def _field_key(one: AvroField) -> tuple[str, bool, Json, FieldOrder, Properties]:
-    return one.name, one.has_default, one.default, one.order, one.properties
