@@ -28,6 +28,8 @@ VALUES = [*STRINGS, *NUMBERS, None, True, False, [], {}, [1], ["a", 1], {"a": 1}
 TYPES = ["string", "number", "integer", "boolean", "null", "object", "array"]
 DEFINITIONS = ["one", "two"]
 DEPTH_MAX = 3
+MUTATIONS_MAX = 20
+"""Maximum number of mutations to try for one change."""
 STEPS_INTO_VALUE_MAX = 4
 
 
@@ -214,9 +216,19 @@ def mutated(random: Random, document: Schema, draft: int) -> Schema:
     """Return a copy with one to three changes. It may be invalid."""
     copied = copy.deepcopy(document)
     for _ in range(random.choice([1, 1, 1, 2, 3])):
+        copied = _changed_once(random, copied, draft)
+    return copied
+
+
+def _changed_once(random: Random, document: Schema, draft: int) -> Schema:
+    """Return a copy with one change. A few mutations are without effect, so try some."""
+    copied = copy.deepcopy(document)
+    for _ in range(MUTATIONS_MAX):
         places = [place for place in _objects(copied) if place is not copied] or [copied]
         place = random.choice([*places, copied])
         random.choice(_MUTATIONS)(random, place, SchemaMaker(random, draft))
+        if copied != document:
+            break
     return copied
 
 
