@@ -1,6 +1,7 @@
 """A form of descriptors in which those with the same meaning are equal.
 
-Only the order of nested messages has a meaning: records name a message type by it.
+Only the order of nested messages has a meaning: records name a message type by it. Custom options
+are left out, because protoc orders their bytes as in the text. Tests compare them as text.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from odradek.registry.schemas.proto_structure import default_json_name
 def comparable(file: FileDescriptorProto) -> FileDescriptorProto:
     """Return a copy without a name and source info, with sorted fields, oneofs and imports."""
     copied = FileDescriptorProto.FromString(file.SerializeToString())
+    copied.DiscardUnknownFields()
     copied.ClearField("name")
     copied.ClearField("source_code_info")
     if copied.syntax == "proto2":

@@ -146,6 +146,7 @@ def test_custom_options_are_the_same_after_a_round_trip() -> None:
     _assert_stable(schema)
     from_descriptor = parse(schema.formatted("serialized"), ())
     assert _file(from_descriptor) == _file(schema)
+    assert from_descriptor.normalized() == schema.normalized()
 
 
 def test_nested_messages_keep_their_positions() -> None:
@@ -176,4 +177,23 @@ enum E { option features.enum_type = CLOSED; reserved -1, 5 to max; ONE = 1; }
 """
     schema = parse(text, ())
     assert schema.canonical.startswith('edition = "2023";\npackage p;\n')
+    _assert_stable(schema)
+
+
+def test_a_group_of_a_oneof_keeps_its_position() -> None:
+    """The text has the fields of a message before its oneofs, unless positions would change."""
+    text = """\
+syntax = "proto2";
+message M {
+  map<string, int32> first = 1;
+  message A {}
+  oneof choice { group G = 2 {} int32 number = 3; }
+  message B {}
+  map<int32, B> last = 4;
+}
+"""
+    schema = parse(text, ())
+    (message,) = schema.files()[-1].message_type
+    names = ["FirstEntry", "A", "G", "B", "LastEntry"]
+    assert [each.name for each in message.nested_type] == names
     _assert_stable(schema)

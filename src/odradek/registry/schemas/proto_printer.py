@@ -1,7 +1,8 @@
 """Writes the descriptor of a .proto file as text, in the layout of Confluent's registry.
 
 protoc compiles the text to an equal descriptor, except for the order of fields and imports: fields
-of a oneof come after the other fields, public imports after the other imports. The order of nested
+of a oneof come after the other fields, public imports after the other imports. A oneof with a group
+may come earlier. The order of nested
 messages stays the same, because records name their message type by its position.
 
 Differences from Confluent's text of a registered descriptor: a map is written as ``map<K, V>`` and
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from typing import TypeAlias
 
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
@@ -63,12 +66,17 @@ def print_file(
     return _FilePrinter(files, names, style).text()
 
 
+_FieldAt: TypeAlias = tuple[int, FieldDescriptorProto]
+"""A field and its position in the message."""
+
+
 @dataclass(slots=True)
 class _Scope:
     """A file or a message: the place of the messages that are declared in it.
 
     `synthetic` has the position of each map entry and group, which are written as fields.
-    `pending` has the positions of the other messages that are not written yet, in order.
+    `pending` has the positions of the other messages that are not written yet, in order. `oneofs`
+    has the fields of each oneof that is not written yet, by the position of the oneof.
     """
 
     path: SourcePath
@@ -77,6 +85,12 @@ class _Scope:
     messages_number: int
     synthetic: dict[str, int]
     pending: list[int]
+    oneofs: dict[int, list[_FieldAt]]
+
+    def first_in(self, oneof: int) -> float:
+        """Return the lowest position of a group in a oneof, or infinity."""
+        positions = [self.synthetic.get(field.type_name, inf) for _, field in self.oneofs[oneof]]
+        return min(positions)
 
     def declared(self, type_name: str) -> int | None:
         """Return the position of the map entry or group with this full name, if it is here."""
@@ -103,7 +117,7 @@ class _FilePrinter:
         file = self._file
         package = f".{file.package}" if file.package else ""
         extended = [each for each in file.extension if is_group(each)]
-        scope = _scope((), package, file.message_type, MESSAGE_TYPES, extended)
+        scope = _scope((), package, file.message_type, MESSAGE_TYPES, extended, {})
         types = [line for at in list(scope.pending) for line in self._message(scope, at)]
         for enum in file.enum_type:
             types += self._enum(enum)
@@ -167,7 +181,8 @@ class _FilePrinter:
         path = outer.message_path(position)
         fields = [*message.field, *(each for each in message.extension if is_group(each))]
         name = f"{outer.full_name}.{message.name}"
-        scope = _scope(path, name, message.nested_type, NESTED_TYPES, fields)
+        oneofs = real_oneofs(message)
+        scope = _scope(path, name, message.nested_type, NESTED_TYPES, fields, oneofs)
         return [
             reserved_lines(message, self._file, self._style),
             self._option_lines(self._options.options(message.options)),
@@ -184,23 +199,29 @@ class _FilePrinter:
             for position, field in enumerate(message.field)
             if oneof_of(message, field) is None
         ]
-        return self._field_lines(found, scope, with_label=True)
+        return self._field_lines(message, found, scope, with_label=True)
 
     def _oneofs(self, message: DescriptorProto, scope: _Scope) -> list[str]:
-        oneofs = list(real_oneofs(message).items())
+        order = list(scope.oneofs)
         if self._style.normalize:
-            oneofs.sort(key=lambda item: min(field.number for _, field in item[1]))
+            order.sort(key=lambda index: min(field.number for _, field in scope.oneofs[index]))
         lines: list[str] = []
-        for index, members in oneofs:
-            for _, field in members:
-                lines += self._messages_before(scope, field)
-            declared = message.oneof_decl[index]
-            sections = [
-                self._option_lines(self._options.options(declared.options)),
-                self._field_lines(members, scope, with_label=False),
-            ]
-            lines += block(f"oneof {declared.name}", sections)
+        for index in order:
+            lines += self._oneof(message, index, scope)
         return lines
+
+    def _oneof(self, message: DescriptorProto, index: int, scope: _Scope) -> list[str]:
+        """Return a oneof after the messages before it. Return nothing if it is written already."""
+        members = scope.oneofs.pop(index, None)
+        if members is None:
+            return []
+        lines = [line for _, field in members for line in self._before(message, scope, field)]
+        declared = message.oneof_decl[index]
+        sections = [
+            self._option_lines(self._options.options(declared.options)),
+            self._field_lines(message, members, scope, with_label=False),
+        ]
+        return lines + block(f"oneof {declared.name}", sections)
 
     def _nested(self, message: DescriptorProto, scope: _Scope) -> list[str]:
         lines = [line for at in list(scope.pending) for line in self._message(scope, at)]
@@ -212,7 +233,8 @@ class _FilePrinter:
 
     def _field_lines(
         self,
-        fields: list[tuple[int, FieldDescriptorProto]],
+        message: DescriptorProto,
+        fields: list[_FieldAt],
         scope: _Scope,
         *,
         with_label: bool,
@@ -222,20 +244,27 @@ class _FilePrinter:
         lines = []
         for position, field in fields:
             path = (*scope.path, DescriptorProto.FIELD_FIELD_NUMBER, position)
-            lines += self._messages_before(scope, field)
+            lines += self._before(message, scope, field)
             lines += self._field(field, path, scope, with_label=with_label)
         return lines
 
-    def _messages_before(self, scope: _Scope, field: FieldDescriptorProto) -> list[str]:
-        """Return the declared messages with a lower position than the field's map entry or group.
+    def _before(
+        self, message: DescriptorProto, scope: _Scope, field: FieldDescriptorProto
+    ) -> list[str]:
+        """Return the declarations with a lower position than the field's map entry or group.
 
-        protoc numbers a map entry or a group where it parses the field.
+        protoc numbers a map entry or a group where it parses the field. So the messages with lower
+        positions, and the oneofs with groups of lower positions, are written before the field.
         """
         position = scope.declared(field.type_name)
         if position is None or self._style.normalize:
             return []
+        oneofs = [index for index in scope.oneofs if scope.first_in(index) < position]
+        lines = []
+        for index in sorted(oneofs, key=scope.first_in):
+            lines += self._oneof(message, index, scope)
         before = [each for each in scope.pending if each < position]
-        return [line for each in before for line in self._message(scope, each)]
+        return lines + [line for each in before for line in self._message(scope, each)]
 
     def _field(
         self, field: FieldDescriptorProto, path: SourcePath, scope: _Scope, *, with_label: bool
@@ -293,7 +322,7 @@ class _FilePrinter:
     ) -> list[str]:
         if self._style.ignore_extensions:
             return []
-        by_extendee: dict[str, list[tuple[int, FieldDescriptorProto]]] = {}
+        by_extendee: dict[str, list[_FieldAt]] = {}
         for position, field in enumerate(extensions):
             by_extendee.setdefault(field.extendee, []).append((position, field))
         lines = []
@@ -342,6 +371,7 @@ def _scope(
     messages: Sequence[DescriptorProto],
     messages_number: int,
     fields: Iterable[FieldDescriptorProto],
+    oneofs: dict[int, list[_FieldAt]],
 ) -> _Scope:
     positions = {f"{full_name}.{each.name}": at for at, each in enumerate(messages)}
     synthetic = {}
@@ -353,7 +383,7 @@ def _scope(
             synthetic[field.type_name] = position
     taken = set(synthetic.values())
     pending = [at for at in range(len(messages)) if at not in taken]
-    return _Scope(path, full_name, messages, messages_number, synthetic, pending)
+    return _Scope(path, full_name, messages, messages_number, synthetic, pending, oneofs)
 
 
 def _default(field: FieldDescriptorProto) -> str:
