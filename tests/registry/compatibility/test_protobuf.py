@@ -164,6 +164,16 @@ PROTO2_INCOMPATIBLE = {
         "optional int32 a = 1;",
         ["FIELD_NUMERIC_LABEL_CHANGED #/M/1"],
     ),
+    "a required enum loses a value": (
+        "required F a = 1; enum F { F_ZERO = 0; F_ONE = 1; }",
+        "required F a = 1; enum F { F_ZERO = 0; }",
+        ["FIELD_SCALAR_KIND_CHANGED #/M/1", "ENUM_CONST_REMOVED #/M/F/1"],
+    ),
+    "a required integer becomes an enum": (
+        "required int32 a = 1;",
+        "required E a = 1;",
+        ["FIELD_SCALAR_KIND_CHANGED #/M/1"],
+    ),
     "a group becomes a message": (
         "optional group G = 1 {}",
         "optional P g = 1;",
@@ -192,6 +202,14 @@ def _texts(found: list[Difference]) -> list[str]:
 def test_a_compatible_change_has_no_message(name: str) -> None:
     writer, reader = (_schema(body) for body in COMPATIBLE[name][:2])
     assert _texts(differences(reader, writer)) == COMPATIBLE[name][2]
+    assert check(reader, writer) == []
+
+
+@pytest.mark.parametrize("label", ["optional", "repeated"])
+def test_an_enum_that_is_not_required_may_lose_a_value(label: str) -> None:
+    writer = _schema(f"{label} F a = 1; enum F {{ F_ZERO = 0; F_ONE = 1; }}", "proto2")
+    reader = _schema(f"{label} F a = 1; enum F {{ F_ZERO = 0; }}", "proto2")
+    assert _texts(differences(reader, writer)) == ["ENUM_CONST_REMOVED #/M/F/1"]
     assert check(reader, writer) == []
 
 

@@ -71,7 +71,7 @@ class Field:
     """A field of a message.
 
     `keyword` is the scalar type, or ``enum``. `type_name` is the full name of the message of a
-    field that is a message or a group. `entry` has the key and the value of a map.
+    field that is a message or a group, or of the enum. `entry` has the key and the value of a map.
     """
 
     name: str
@@ -114,6 +114,7 @@ class Types:
 
     def __init__(self, files: Sequence[FileDescriptorProto]) -> None:
         self._messages: dict[str, MessageType] = {}
+        self._enum_values: dict[str, EnumValues] = {}
         for file in files:
             self._add_file(file, in_root=file is files[-1])
         root = files[-1]
@@ -131,7 +132,12 @@ class Types:
         """Return a message type by its full name with a leading dot."""
         return self._messages[full_name]
 
+    def enum_values(self, full_name: str) -> EnumValues:
+        """Return the values of an enum by its full name with a leading dot."""
+        return self._enum_values[full_name]
+
     def _add_file(self, file: FileDescriptorProto, *, in_root: bool) -> None:
+        self._add_enums(_enums(file.enum_type), _prefix(file))
         for message in file.message_type:
             self._add_message(message, _prefix(file), file, in_root=in_root)
 
@@ -156,7 +162,11 @@ class Types:
             enums=_enums(message.enum_type),
         )
         self._messages[name] = added
+        self._add_enums(added.enums, f"{name}.")
         return added
+
+    def _add_enums(self, enums: Mapping[str, EnumValues], prefix: str) -> None:
+        self._enum_values.update({f"{prefix}{name}": each for name, each in enums.items()})
 
 
 def _prefix(file: FileDescriptorProto) -> str:

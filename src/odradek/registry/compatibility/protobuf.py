@@ -11,6 +11,9 @@ Stricter than Confluent, so that the reader accepts every record of the writer:
   `REQUIRED_FIELD_ADDED`, for all types. Confluent only compares the labels of numeric fields.
 - A numeric field that becomes repeated, or no longer is, is `FIELD_NUMERIC_LABEL_CHANGED` without
   regard to the label's spelling. Confluent ignores fields of proto3 without a label.
+- A required enum whose values in the writer are not all values in the reader, is
+  `FIELD_SCALAR_KIND_CHANGED`. A parser keeps an unknown value as an unknown field, so the required
+  field is missing. Confluent compares the values only as `ENUM_CONST_REMOVED`, which is compatible.
 - A group, or a field with the delimited encoding, is compared with its fields, and differs in kind
   from a message with a length. Confluent ignores groups.
 """
@@ -205,10 +208,19 @@ class _Comparison:
             for before, after in zip(old.entry, new.entry, strict=True):
                 self._compare_types(before, after, path, owner)
         elif old.kind is FieldKind.SCALAR:
-            if not _reads_scalar(old, new):
+            if not _reads_scalar(old, new) or not self._has_all_values(old, new):
                 self._add(DifferenceKind.FIELD_SCALAR_KIND_CHANGED, path, owner)
         else:
             self._compare_named(old, new, path, owner)
+
+    def _has_all_values(self, old: Field, new: Field) -> bool:
+        """Whether the new field, if it is a required enum, has a name for each old value."""
+        if not new.is_required or new.keyword != "enum":
+            return True
+        known = self._update.enum_values(new.type_name)
+        return old.keyword == "enum" and (
+            self._original.enum_values(old.type_name).keys() <= known.keys()
+        )
 
     def _compare_named(self, old: Field, new: Field, path: Path, owner: _Pair) -> None:
         original = self._original.message(old.type_name)
