@@ -99,7 +99,8 @@ class CanonicalText:
         return [[f"{quote('fields')}:", *_separated(fields, "[", "]")]]
 
     def _field(self, field: AvroField, space: str | None) -> Sequence[_Part]:
-        members = [_member("name", field.name), [f"{quote('type')}:", (field.type, space)]]
+        type_: list[_Part] = [f"{quote('type')}:", (field.type, space)]
+        members = [_member("name", field.name), type_]
         if field.doc is not None:
             members.append(_member("doc", field.doc))
         if field.has_default:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeGuard
 
 from google.protobuf import descriptor_pb2, message_factory
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
@@ -144,7 +144,8 @@ class OptionWriter:
         return enclosed("[", values, "]")
 
     def _map_entry(self, field: FieldDescriptor, entry: tuple[object, object]) -> str:
-        key, value = field.message_type.fields_by_number[1], field.message_type.fields_by_number[2]
+        parts = _message_type(field).fields_by_number
+        key, value = parts[1], parts[2]
         texts = [f"key: {self._value(key, entry[0])}", f"value: {self._value(value, entry[1])}"]
         return enclosed("{", texts, "}")
 
@@ -174,7 +175,8 @@ class OptionWriter:
             names.update(each.name for each in file.message_type)
             names.update(each.name for each in file.enum_type)
         own = self._files[-1]
-        names.update(each.name for each in [*own.service, *own.extension])
+        names.update(each.name for each in own.service)
+        names.update(each.name for each in own.extension)
         for message in own.message_type:
             names.update(_declared_names(message))
         return frozenset(names)
@@ -226,11 +228,17 @@ def _key(field: FieldDescriptor) -> str:
     if field.is_extension:
         return f"[{field.full_name}]"
     if field.type == FieldDescriptor.TYPE_GROUP:
-        return str(field.message_type.name)
+        return str(_message_type(field).name)
     return str(field.name)
 
 
+def _message_type(field: FieldDescriptor) -> Descriptor:
+    assert field.message_type is not None, f"{field.full_name} is not a message"
+    return field.message_type
+
+
 def _enum_name(field: FieldDescriptor, number: int) -> str:
+    assert field.enum_type is not None, f"{field.full_name} is not an enum"
     value = field.enum_type.values_by_number.get(number)
     return str(number) if value is None else str(value.name)
 
