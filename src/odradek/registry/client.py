@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-REQUEST_TIMEOUT_S = 15.0
+RESPONSE_TIMEOUT_S = 15.0
 """Time limit of one request in seconds."""
 
 RETRY_WAITS_S = (0.1, 0.5, 1.0, 2.0)
@@ -425,7 +425,7 @@ def open_client(
     import httpx
 
     auth = None if credentials is None else (credentials.user, credentials.password)
-    http = httpx.Client(timeout=REQUEST_TIMEOUT_S, auth=auth)
+    http = httpx.Client(timeout=RESPONSE_TIMEOUT_S, auth=auth)
     return RegistryClient(urls, http, notify)
 
 

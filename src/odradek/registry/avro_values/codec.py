@@ -31,7 +31,7 @@ class AvroCodec:
     """
 
     def __init__(self, text: str, references: Sequence[ResolvedReference] = ()) -> None:
-        compiler = _Compiler()
+        compiler = _CodecCompiler()
         try:
             for each in references:
                 compiler.compile(json.loads(each.text), "")
@@ -87,7 +87,7 @@ class AvroCodec:
         return bytes(writer.out)
 
 
-class _Compiler:
+class _CodecCompiler:
     """Builds the types of schemas. The names of records, enums and fixeds remain known."""
 
     def __init__(self) -> None:
