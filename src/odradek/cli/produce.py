@@ -37,6 +37,7 @@ from odradek.cli.record_schemas import (
 )
 from odradek.cli.registry_access import DEFAULT_REGISTRY, RegistryUrl
 from odradek.cli.retry_notices import RetryNotices
+from odradek.cli.schema_files import STANDARD_INPUT
 from odradek.environment.clock import SystemClock
 from odradek.ids import NO_OFFSET
 
@@ -52,7 +53,6 @@ QUEUE_POLL_S = 0.1
 PROGRESS_EVERY = 1000
 RECORD_BYTES_MAX = 1_000_000_000
 """Largest record that librdkafka sends. The lower limit of the topic is left to the broker."""
-STANDARD_INPUT = Path("-")
 
 Headers = list[tuple[str, bytes]] | None
 KeyOption = Annotated[str | None, typer.Option("--key", "-k", help="Key of every record.")]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.cli.output import CommandError
-from odradek.cli.produce import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from odradek.registry.client import StoredSchema, Version
     from odradek.registry.schemas.parsed import Reference, SchemaKind
 
 KINDS = ("AVRO", "JSON", "PROTOBUF")
+STANDARD_INPUT = Path("-")
 
 _KIND_OF_SUFFIX = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 
