@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.registry.compatibility.json_differences import COMPATIBLE, DifferenceKind
+from odradek.registry.compatibility.json_differences import COMPATIBLE, JsonDifferenceKind
 from odradek.registry.compatibility.json_schema import check, differences
 from odradek.registry.schemas.json_schema import parse
 from tests.registry.json_shapes import (
@@ -30,20 +30,20 @@ from tests.registry.json_shapes import (
     reasons,
 )
 
-K = DifferenceKind
+K = JsonDifferenceKind
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A change from the writer's schema to the reader's, and the difference that it is."""
 
-    kind: DifferenceKind
+    kind: JsonDifferenceKind
     pointer: str
     writer: Any
     reader: Any
 
     def __str__(self) -> str:
-        return f"{self.kind}-{self.pointer}"
+        return f"{self.kind.name}-{self.pointer}"
 
 
 def limit_cases(prefix: str, keyword: str, base: dict[str, Any]) -> list[Case]:
@@ -51,10 +51,10 @@ def limit_cases(prefix: str, keyword: str, base: dict[str, Any]) -> list[Case]:
     low, high = {**base, keyword: 2}, {**base, keyword: 4}
     pointer = f"#/{keyword}"
     return [
-        Case(K(f"{prefix}_ADDED"), pointer, base, low),
-        Case(K(f"{prefix}_REMOVED"), pointer, low, base),
-        Case(K(f"{prefix}_INCREASED"), pointer, low, high),
-        Case(K(f"{prefix}_DECREASED"), pointer, high, low),
+        Case(K[f"{prefix}_ADDED"], pointer, base, low),
+        Case(K[f"{prefix}_REMOVED"], pointer, low, base),
+        Case(K[f"{prefix}_INCREASED"], pointer, low, high),
+        Case(K[f"{prefix}_DECREASED"], pointer, high, low),
     ]
 
 
@@ -382,7 +382,7 @@ def test_difference_has_its_name_place_and_verdict(case: Case) -> None:
 
 
 def test_each_kind_of_difference_has_a_case() -> None:
-    assert {case.kind for case in CASES} == set(DifferenceKind)
+    assert {case.kind for case in CASES} == set(JsonDifferenceKind)
 
 
 def test_reason_names_the_difference_and_has_places_for_two_roles() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.registry.compatibility.proto_differences import Difference, DifferenceKind
+from odradek.registry.compatibility.proto_differences import ProtoDifference, ProtoDifferenceKind
 from odradek.registry.compatibility.protobuf import check, differences
 from odradek.registry.schemas.parsed import ResolvedReference
 from odradek.registry.schemas.protobuf import ParsedProtobuf, parse
@@ -194,7 +194,7 @@ def _schema(body: str, syntax: str = "proto3") -> ParsedProtobuf:
     return parse(f'syntax = "{syntax}";\npackage p;\nmessage M {{ {body} }}\n{types}\n', ())
 
 
-def _texts(found: list[Difference]) -> list[str]:
+def _texts(found: list[ProtoDifference]) -> list[str]:
     return [f"{each.kind.value} {each.location}" for each in found]
 
 
@@ -287,13 +287,17 @@ def test_a_long_chain_of_imported_types_is_compared() -> None:
         return parse(text, (ResolvedReference("chain.proto", imported),))
 
     found = differences(chain("string"), chain("int32"))
-    assert found[0] == Difference(DifferenceKind.FIELD_SCALAR_KIND_CHANGED, ("L1500", "1"))
-    assert found[-1] == Difference(DifferenceKind.FIELD_NAMED_TYPE_CHANGED, ("M", "1"))
+    assert found[0] == ProtoDifference(
+        ProtoDifferenceKind.FIELD_SCALAR_KIND_CHANGED, ("L1500", "1")
+    )
+    assert found[-1] == ProtoDifference(ProtoDifferenceKind.FIELD_NAMED_TYPE_CHANGED, ("M", "1"))
     assert len(found) == 1_502
 
 
-@pytest.mark.parametrize("kind", [each for each in DifferenceKind if not each.is_compatible])
-def test_each_incompatible_difference_has_a_message_with_both_roles(kind: DifferenceKind) -> None:
-    text = str(Difference(kind, ("M", "1")))
+@pytest.mark.parametrize("kind", [each for each in ProtoDifferenceKind if not each.is_compatible])
+def test_each_incompatible_difference_has_a_message_with_both_roles(
+    kind: ProtoDifferenceKind,
+) -> None:
+    text = str(ProtoDifference(kind, ("M", "1")))
     assert text.count("%s") == 2
     assert "'#/M/1'" in text

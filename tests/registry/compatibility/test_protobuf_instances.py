@@ -11,7 +11,7 @@ import pytest
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from odradek.registry.compatibility.proto_differences import DifferenceKind
+from odradek.registry.compatibility.proto_differences import ProtoDifferenceKind
 from odradek.registry.compatibility.protobuf import check, differences
 from odradek.registry.schemas.proto_options import is_list
 from tests.registry.proto_instances import Instances, NoInstance
@@ -49,11 +49,11 @@ def test_the_reader_of_a_compatible_pair_accepts_every_record(seed: int) -> None
 
 def test_the_pairs_have_every_kind_of_difference() -> None:
     random = Random(0)
-    found: Counter[DifferenceKind] = Counter()
+    found: Counter[ProtoDifferenceKind] = Counter()
     for pair in proto_pairs(random, 2_000):
         kinds = {each.kind for each in differences(parsed(pair.reader), parsed(pair.writer))}
         found.update(kinds)
-    assert set(DifferenceKind) - found.keys() == {DifferenceKind.ENUM_CONST_CHANGED}
+    assert set(ProtoDifferenceKind) - found.keys() == {ProtoDifferenceKind.ENUM_CONST_CHANGED}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

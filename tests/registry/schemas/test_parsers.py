@@ -51,7 +51,7 @@ def test_an_invalid_schema_is_not_cached() -> None:
     for _ in range(2):
         with pytest.raises(InvalidSchema):
             parsers.parse(SchemaKind.AVRO, "{}")
-    assert parsers.cached_bytes == 0
+    assert parsers._cached_bytes == 0
 
 
 def test_the_cache_is_limited_in_bytes_and_drops_the_least_used() -> None:
@@ -61,13 +61,13 @@ def test_the_cache_is_limited_in_bytes_and_drops_the_least_used() -> None:
     for spaces in range(1, 50):
         parsers.parse(SchemaKind.AVRO, '"int"' + " " * (spaces % 5))
         assert parsers.parse(SchemaKind.AVRO, '"int"') is first
-        assert parsers.cached_bytes <= 3 * weight
+        assert parsers._cached_bytes <= 3 * weight
 
 
 def test_a_schema_above_the_limit_is_parsed_and_not_cached() -> None:
     parsers = Parsers(cache_bytes_max=BYTES_PER_SCHEMA)
     assert parsers.parse(SchemaKind.AVRO, '"int"').canonical == '"int"'
-    assert parsers.cached_bytes == 0
+    assert parsers._cached_bytes == 0
 
 
 def test_threads_share_a_cache() -> None:
@@ -80,4 +80,4 @@ def test_threads_share_a_cache() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(parse, range(2_000)))
     assert found == [texts[number % len(texts)] for number in range(2_000)]
-    assert 0 < parsers.cached_bytes <= 20 * BYTES_PER_SCHEMA
+    assert 0 < parsers._cached_bytes <= 20 * BYTES_PER_SCHEMA

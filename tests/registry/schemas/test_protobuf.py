@@ -249,8 +249,7 @@ def test_a_syntax_that_is_not_written_stays_so() -> None:
     assert parse("", ()).canonical == ""
 
 
-def test_a_normalized_text_does_not_depend_on_the_order_and_the_spelling() -> None:
-    first = """\
+DISORDERED = """\
 syntax = "proto3";
 package p;
 import "google/protobuf/struct.proto";
@@ -269,7 +268,8 @@ message M {
 }
 enum E { ZERO = 0; TWO = 2; ONE = 1; }
 """
-    second = """\
+
+REORDERED = """\
 syntax = "proto3";
 package p;
 import "google/protobuf/any.proto";
@@ -288,10 +288,8 @@ message M {
   oneof second { int32 c = 5; int32 d = 7; }
 }
 """
-    assert parse(first, ()).normalized() == parse(second, ()).normalized()
-    assert (
-        parse(first, ()).normalized()
-        == """\
+
+NORMALIZED = """\
 syntax = "proto3";
 package p;
 
@@ -330,7 +328,11 @@ enum E {
   TWO = 2;
 }
 """
-    )
+
+
+def test_a_normalized_text_does_not_depend_on_the_order_and_the_spelling() -> None:
+    assert parse(DISORDERED, ()).normalized() == NORMALIZED
+    assert parse(REORDERED, ()).normalized() == NORMALIZED
 
 
 def test_a_descriptor_in_base64_is_returned_as_text() -> None:

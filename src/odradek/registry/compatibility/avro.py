@@ -135,7 +135,7 @@ def reasons(reader: ParsedAvro, writer: ParsedAvro) -> list[Reason]:
         IncomparableSchemas: A field of the reader has the names of several fields of the writer, or
             the check needs more than `COMPARISONS_MAX` comparisons.
     """
-    return list(run(_Comparison().compare("", reader.root, writer.root, None)))
+    return list(run(_AvroComparison().compare("", reader.root, writer.root, None)))
 
 
 _Location: TypeAlias = "tuple[_Location, str] | None"
@@ -146,7 +146,7 @@ _Result: TypeAlias = tuple[Reason, ...]
 _READABLE: _Result = ()
 
 
-class _Comparison:
+class _AvroComparison:
     """Compares pairs of types and keeps their results, which also ends recursion."""
 
     def __init__(self) -> None:

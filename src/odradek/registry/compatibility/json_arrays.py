@@ -14,7 +14,7 @@ Deviations from Confluent's registry:
 
 from __future__ import annotations
 
-from odradek.registry.compatibility.json_differences import DifferenceKind, Findings
+from odradek.registry.compatibility.json_differences import Findings, JsonDifferenceKind
 from odradek.registry.compatibility.json_objects import compare_rest
 from odradek.registry.compatibility.json_steps import (
     Steps,
@@ -25,7 +25,7 @@ from odradek.registry.compatibility.json_steps import (
 )
 from odradek.registry.schemas.json_model import ArrayForm, Node, Number, constraint, is_false
 
-_K = DifferenceKind
+_K = JsonDifferenceKind
 
 
 def compare_arrays(found: Findings, writer: ArrayForm, reader: ArrayForm) -> Steps[None]:

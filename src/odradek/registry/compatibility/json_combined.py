@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from odradek.registry.compatibility.json_differences import DifferenceKind, Findings, Outcome
+from odradek.registry.compatibility.json_differences import Findings, JsonDifferenceKind, Outcome
 from odradek.registry.compatibility.json_disjoint import Disjointness
 from odradek.registry.compatibility.json_matching import maximum_matching
 from odradek.registry.compatibility.json_steps import Steps, compare_into, compare_optional
@@ -50,10 +50,10 @@ def compare_with_combined(
             writer, index, reader.children, disjointness
         ):
             found.merge(outcome)
-            found.add(DifferenceKind.SUM_TYPE_EXTENDED)
+            found.add(JsonDifferenceKind.SUM_TYPE_EXTENDED)
             return True
     if accepted:
-        found.add(DifferenceKind.COMBINED_TYPE_SUBSCHEMAS_CHANGED)
+        found.add(JsonDifferenceKind.COMBINED_TYPE_SUBSCHEMAS_CHANGED)
     return accepted
 
 
@@ -79,7 +79,7 @@ def compare_combined_with(found: Findings, writer: CombinedForm, reader: Node) -
         outcome = yield child, reader
         if outcome.is_compatible:
             found.merge(outcome)
-            found.add(DifferenceKind.PRODUCT_TYPE_NARROWED)
+            found.add(JsonDifferenceKind.PRODUCT_TYPE_NARROWED)
             return True
     return False
 
@@ -91,7 +91,7 @@ def compare_combined(
     change = _criterion_change(writer, reader)
     if change is not None:
         found.add(change)
-    if change is DifferenceKind.COMBINED_TYPE_CHANGED:
+    if change is JsonDifferenceKind.COMBINED_TYPE_CHANGED:
         return
     writers, readers = _distinct(writer), _distinct(reader)
     _compare_sizes(found, writer.criterion, reader.criterion, len(readers) - len(writers))
@@ -100,7 +100,7 @@ def compare_combined(
     for left, right in matching.items():
         found.merge(outcomes[left, right], writer.criterion.value, str(left))
     if len(matching) < min(len(writers), len(readers)):
-        found.add(DifferenceKind.COMBINED_TYPE_SUBSCHEMAS_CHANGED)
+        found.add(JsonDifferenceKind.COMBINED_TYPE_SUBSCHEMAS_CHANGED)
     elif reader.criterion is Criterion.ONE:
         exclusive = writer.criterion is Criterion.ONE
         yield from _compare_alternatives(
@@ -112,9 +112,9 @@ def compare_not(found: Findings, writer: NotForm, reader: NotForm) -> Steps[None
     """Compare two negations: the reader must not reject more values."""
     outcome = yield reader.child, writer.child
     if not outcome.is_compatible:
-        found.add(DifferenceKind.NOT_TYPE_EXTENDED, "not")
+        found.add(JsonDifferenceKind.NOT_TYPE_EXTENDED, "not")
     elif outcome.differences:
-        found.add(DifferenceKind.NOT_TYPE_NARROWED, "not")
+        found.add(JsonDifferenceKind.NOT_TYPE_NARROWED, "not")
 
 
 def compare_conditional(
@@ -124,13 +124,13 @@ def compare_conditional(
     forth = yield writer.condition, reader.condition
     back = yield reader.condition, writer.condition
     if not (forth.is_compatible and back.is_compatible):
-        found.add(DifferenceKind.COMBINED_TYPE_SUBSCHEMAS_CHANGED, "if")
+        found.add(JsonDifferenceKind.COMBINED_TYPE_SUBSCHEMAS_CHANGED, "if")
         return
     yield from compare_optional(found, writer.consequence, reader.consequence, "then")
     yield from compare_optional(found, writer.alternative, reader.alternative, "else")
 
 
-def _criterion_change(writer: CombinedForm, reader: CombinedForm) -> DifferenceKind | None:
+def _criterion_change(writer: CombinedForm, reader: CombinedForm) -> JsonDifferenceKind | None:
     if writer.criterion is reader.criterion:
         return None
     single_writer, single_reader = len(writer.children) == 1, len(reader.children) == 1
@@ -140,20 +140,24 @@ def _criterion_change(writer: CombinedForm, reader: CombinedForm) -> DifferenceK
         or (single_writer and reader.criterion is Criterion.ONE)
         or (single_reader and writer.criterion is Criterion.ALL)
     ):
-        return DifferenceKind.COMBINED_TYPE_EXTENDED
-    return DifferenceKind.COMBINED_TYPE_CHANGED
+        return JsonDifferenceKind.COMBINED_TYPE_EXTENDED
+    return JsonDifferenceKind.COMBINED_TYPE_CHANGED
 
 
 def _compare_sizes(found: Findings, writer: Criterion, reader: Criterion, growth: int) -> None:
     if growth > 0:
         is_product = reader is Criterion.ALL
         found.add(
-            DifferenceKind.PRODUCT_TYPE_EXTENDED if is_product else DifferenceKind.SUM_TYPE_EXTENDED
+            JsonDifferenceKind.PRODUCT_TYPE_EXTENDED
+            if is_product
+            else JsonDifferenceKind.SUM_TYPE_EXTENDED
         )
     elif growth < 0:
         is_product = writer is Criterion.ALL
         found.add(
-            DifferenceKind.PRODUCT_TYPE_NARROWED if is_product else DifferenceKind.SUM_TYPE_NARROWED
+            JsonDifferenceKind.PRODUCT_TYPE_NARROWED
+            if is_product
+            else JsonDifferenceKind.SUM_TYPE_NARROWED
         )
 
 
@@ -242,7 +246,7 @@ def _compare_alternatives(
                     covered[other] = outcome.is_compatible
                 if covered[other]:
                     continue
-            found.add(DifferenceKind.COMBINED_TYPE_SUBSCHEMAS_CHANGED)
+            found.add(JsonDifferenceKind.COMBINED_TYPE_SUBSCHEMAS_CHANGED)
             return
 
 

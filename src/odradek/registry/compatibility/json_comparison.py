@@ -47,7 +47,7 @@ def compare_schemas(writer: Node, reader: Node) -> Outcome:
     wrong: dict[_Key, Outcome] = {}
     pairs_left = PAIRS_MAX
     while True:
-        comparison = _Comparison(wrong, disjointness, pairs_left)
+        comparison = _JsonComparison(wrong, disjointness, pairs_left)
         outcome = comparison.run(writer, reader)
         incompatible = comparison.incompatible()
         if not comparison.assumed or incompatible.keys() <= wrong.keys():
@@ -64,7 +64,7 @@ class _Frame:
 
 
 @dataclass(slots=True)
-class _Comparison:
+class _JsonComparison:
     """One pass over all pairs."""
 
     wrong: dict[_Key, Outcome]

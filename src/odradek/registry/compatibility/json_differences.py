@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum, auto
+from enum import Enum, auto
 
 from odradek.registry.schemas.json_drafts import escaped
 
@@ -23,12 +23,8 @@ DIFFERENCES_MAX = 100
 """Maximum number of differences kept for one pair of schemas."""
 
 
-class DifferenceKind(StrEnum):
+class JsonDifferenceKind(Enum):
     """The kinds of differences. The names are Confluent's (``Difference.Type``)."""
-
-    @staticmethod
-    def _generate_next_value_(name: str, start: int, count: int, last_values: list[str]) -> str:
-        return name
 
     ID_CHANGED = auto()
     DESCRIPTION_CHANGED = auto()
@@ -161,9 +157,9 @@ class DifferenceKind(StrEnum):
     NOT_TYPE_NARROWED = auto()
 
 
-_K = DifferenceKind
+_K = JsonDifferenceKind
 
-COMPATIBLE: frozenset[DifferenceKind] = frozenset(
+COMPATIBLE: frozenset[JsonDifferenceKind] = frozenset(
     {
         _K.ID_CHANGED,
         _K.DESCRIPTION_CHANGED,
@@ -234,10 +230,10 @@ COMPATIBLE: frozenset[DifferenceKind] = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class JsonDifference:
     """A difference and where it is."""
 
-    kind: DifferenceKind
+    kind: JsonDifferenceKind
     path: tuple[str, ...] = ()
     """The names from the root, as in a JSON pointer."""
 
@@ -251,21 +247,21 @@ class Difference:
         """The place as a JSON pointer with Confluent's prefix, such as ``#/properties/a``."""
         return "#/" + "/".join(escaped(name) for name in self.path)
 
-    def inside(self, path: tuple[str, ...]) -> Difference:
+    def inside(self, path: tuple[str, ...]) -> JsonDifference:
         """Return the difference with a path that begins with `path`."""
-        return Difference(self.kind, path + self.path) if path else self
+        return JsonDifference(self.kind, path + self.path) if path else self
 
     def __str__(self) -> str:
         """Return the reason in a response. ``%s`` stands for the roles of reader and writer."""
         description = f"{_phrase(self.kind)}, at path '{self.pointer}'"
-        return f'{{errorType:"{self.kind}", description:"{description}"}}'
+        return f'{{errorType:"{self.kind.name}", description:"{description}"}}'
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of the comparison of a pair of schemas."""
 
-    differences: tuple[Difference, ...]
+    differences: tuple[JsonDifference, ...]
     """At most `DIFFERENCES_MAX`. At least one is incompatible if the pair is."""
     is_compatible: bool
 
@@ -278,12 +274,12 @@ class Findings:
     """Collects the differences of one pair of schemas. Owned by the comparison of the pair."""
 
     def __init__(self) -> None:
-        self._differences: list[Difference] = []
+        self._differences: list[JsonDifference] = []
         self.is_compatible = True
 
-    def add(self, kind: DifferenceKind, *path: str) -> None:
+    def add(self, kind: JsonDifferenceKind, *path: str) -> None:
         """Add a difference at a path from the pair."""
-        self._add(Difference(kind, path))
+        self._add(JsonDifference(kind, path))
 
     def merge(self, outcome: Outcome, *path: str) -> None:
         """Add the differences of a pair of subschemas, which are at a path from this pair."""
@@ -294,7 +290,7 @@ class Findings:
         """Return what was collected."""
         return Outcome(tuple(self._differences), self.is_compatible)
 
-    def _add(self, difference: Difference) -> None:
+    def _add(self, difference: JsonDifference) -> None:
         is_first = self.is_compatible and not difference.is_compatible
         self.is_compatible = self.is_compatible and difference.is_compatible
         if len(self._differences) < DIFFERENCES_MAX:
@@ -303,7 +299,7 @@ class Findings:
             self._differences[-1] = difference
 
 
-def incompatible(differences: Iterable[Difference]) -> list[Difference]:
+def incompatible(differences: Iterable[JsonDifference]) -> list[JsonDifference]:
     """Return the incompatible differences."""
     return [each for each in differences if not each.is_compatible]
 
@@ -324,8 +320,8 @@ _ENDINGS: tuple[tuple[str, str], ...] = (
 )
 
 
-def _phrase(kind: DifferenceKind) -> str:
+def _phrase(kind: JsonDifferenceKind) -> str:
     for ending, text in _ENDINGS:
-        if kind.endswith(ending):
+        if kind.name.endswith(ending):
             return f"The %s schema {text}"
     return "The %s schema differs from the %s schema"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from odradek.registry.compatibility.json_differences import DifferenceKind, Findings, Outcome
+from odradek.registry.compatibility.json_differences import Findings, JsonDifferenceKind, Outcome
 from odradek.registry.compatibility.json_properties import (
     Obligation,
     additional,
@@ -33,7 +33,7 @@ from odradek.registry.compatibility.json_steps import (
 from odradek.registry.schemas.json_model import Node, ObjectForm, constraint, is_false
 from odradek.registry.schemas.json_patterns import exclude_each_other
 
-_K = DifferenceKind
+_K = JsonDifferenceKind
 
 
 def compare_objects(found: Findings, writer: ObjectForm, reader: ObjectForm) -> Steps[None]:
@@ -158,7 +158,7 @@ def _compare_added(
         found.add(_K.REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL, *path)
 
 
-def _added_to_open(schema: Node, *, is_required: bool) -> DifferenceKind:
+def _added_to_open(schema: Node, *, is_required: bool) -> JsonDifferenceKind:
     if is_required:
         if schema.has_default():
             return _K.REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_OPEN_CONTENT_MODEL
@@ -266,15 +266,15 @@ def compare_rest(
     """
     if is_false(writer) or is_false(reader):
         if not is_false(reader):
-            found.add(_K(f"{prefix}_ADDED"), keyword)
+            found.add(_K[f"{prefix}_ADDED"], keyword)
         elif not is_false(writer):
-            found.add(_K(f"{prefix}_REMOVED"), keyword)
+            found.add(_K[f"{prefix}_REMOVED"], keyword)
     elif writer is not None and reader is not None:
         yield from compare_into(found, writer, reader, keyword)
     elif reader is not None:
-        found.add(_K(f"{prefix}_NARROWED"), keyword)
+        found.add(_K[f"{prefix}_NARROWED"], keyword)
     elif writer is not None:
-        found.add(_K(f"{prefix}_EXTENDED"), keyword)
+        found.add(_K[f"{prefix}_EXTENDED"], keyword)
 
 
 def _compare_dependencies(found: Findings, writer: ObjectForm, reader: ObjectForm) -> Steps[None]:
@@ -296,7 +296,7 @@ def _compare_dependencies(found: Findings, writer: ObjectForm, reader: ObjectFor
 
 def _dependency_change(
     writer: frozenset[str] | None, reader: frozenset[str] | None
-) -> DifferenceKind | None:
+) -> JsonDifferenceKind | None:
     if writer == reader:
         return None
     if reader is None:

@@ -10,7 +10,7 @@ from odradek.registry.compatibility.json_combined import (
     compare_not,
     compare_with_combined,
 )
-from odradek.registry.compatibility.json_differences import DifferenceKind, Findings
+from odradek.registry.compatibility.json_differences import Findings, JsonDifferenceKind
 from odradek.registry.compatibility.json_disjoint import Disjointness
 from odradek.registry.compatibility.json_objects import compare_objects
 from odradek.registry.compatibility.json_scalars import (
@@ -40,16 +40,16 @@ from odradek.registry.schemas.json_model import (
 )
 
 _ANNOTATIONS = (
-    ("$id", DifferenceKind.ID_CHANGED),
-    ("id", DifferenceKind.ID_CHANGED),
-    ("title", DifferenceKind.TITLE_CHANGED),
-    ("description", DifferenceKind.DESCRIPTION_CHANGED),
-    ("default", DifferenceKind.DEFAULT_CHANGED),
+    ("$id", JsonDifferenceKind.ID_CHANGED),
+    ("id", JsonDifferenceKind.ID_CHANGED),
+    ("title", JsonDifferenceKind.TITLE_CHANGED),
+    ("description", JsonDifferenceKind.DESCRIPTION_CHANGED),
+    ("default", JsonDifferenceKind.DEFAULT_CHANGED),
 )
 
 _UNEVALUATED = {
-    "unevaluatedItems": DifferenceKind.UNEVALUATED_ITEMS_NARROWED,
-    "unevaluatedProperties": DifferenceKind.UNEVALUATED_PROPERTIES_NARROWED,
+    "unevaluatedItems": JsonDifferenceKind.UNEVALUATED_ITEMS_NARROWED,
+    "unevaluatedProperties": JsonDifferenceKind.UNEVALUATED_PROPERTIES_NARROWED,
 }
 
 
@@ -90,7 +90,7 @@ def _compare_alike(
 ) -> Steps[None]:
     one, two = writer.form, reader.form
     if type(one) is not type(two) or isinstance(two, DynamicForm):
-        found.add(DifferenceKind.TYPE_CHANGED)
+        found.add(JsonDifferenceKind.TYPE_CHANGED)
         return
     _compare_annotations(found, writer, reader)
     _compare_scalars(found, one, two)

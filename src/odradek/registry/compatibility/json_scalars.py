@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from decimal import Decimal, DecimalException
 
-from odradek.registry.compatibility.json_differences import DifferenceKind, Findings
+from odradek.registry.compatibility.json_differences import Findings, JsonDifferenceKind
 from odradek.registry.compatibility.json_steps import compare_limit, compare_typed
 from odradek.registry.schemas.json_model import (
     ConstForm,
@@ -30,11 +30,11 @@ def compare_strings(found: Findings, writer: StringForm, reader: StringForm) -> 
     if writer.pattern == reader.pattern:
         return
     if writer.pattern is None:
-        found.add(DifferenceKind.PATTERN_ADDED, "pattern")
+        found.add(JsonDifferenceKind.PATTERN_ADDED, "pattern")
     elif reader.pattern is None:
-        found.add(DifferenceKind.PATTERN_REMOVED, "pattern")
+        found.add(JsonDifferenceKind.PATTERN_REMOVED, "pattern")
     else:
-        found.add(DifferenceKind.PATTERN_CHANGED, "pattern")
+        found.add(JsonDifferenceKind.PATTERN_CHANGED, "pattern")
 
 
 def compare_numbers(found: Findings, writer: NumberForm, reader: NumberForm) -> None:
@@ -59,9 +59,9 @@ def compare_numbers(found: Findings, writer: NumberForm, reader: NumberForm) -> 
     _compare_multiples(found, writer.multiple_of, reader.multiple_of)
     change = _WHOLE_ORDER.index(reader.whole) - _WHOLE_ORDER.index(writer.whole)
     if change > 0:
-        found.add(DifferenceKind.TYPE_EXTENDED)
+        found.add(JsonDifferenceKind.TYPE_EXTENDED)
     elif change < 0:
-        found.add(DifferenceKind.TYPE_NARROWED)
+        found.add(JsonDifferenceKind.TYPE_NARROWED)
 
 
 def compare_enumerations(found: Findings, writer: EnumForm, reader: EnumForm) -> None:
@@ -69,32 +69,32 @@ def compare_enumerations(found: Findings, writer: EnumForm, reader: EnumForm) ->
     if writer.keys == reader.keys:
         return
     if writer.keys < reader.keys:
-        found.add(DifferenceKind.ENUM_ARRAY_EXTENDED, "enum")
+        found.add(JsonDifferenceKind.ENUM_ARRAY_EXTENDED, "enum")
     elif writer.keys > reader.keys:
-        found.add(DifferenceKind.ENUM_ARRAY_NARROWED, "enum")
+        found.add(JsonDifferenceKind.ENUM_ARRAY_NARROWED, "enum")
     else:
-        found.add(DifferenceKind.ENUM_ARRAY_CHANGED, "enum")
+        found.add(JsonDifferenceKind.ENUM_ARRAY_CHANGED, "enum")
 
 
 def compare_constants(found: Findings, writer: ConstForm, reader: ConstForm) -> None:
     """Compare two constants."""
     if writer.key != reader.key:
-        found.add(DifferenceKind.ENUM_ARRAY_CHANGED, "const")
+        found.add(JsonDifferenceKind.ENUM_ARRAY_CHANGED, "const")
 
 
 def _compare_multiples(found: Findings, writer: Number | None, reader: Number | None) -> None:
     if writer == reader:
         return
     if writer is None:
-        found.add(DifferenceKind.MULTIPLE_OF_ADDED, "multipleOf")
+        found.add(JsonDifferenceKind.MULTIPLE_OF_ADDED, "multipleOf")
     elif reader is None:
-        found.add(DifferenceKind.MULTIPLE_OF_REMOVED, "multipleOf")
+        found.add(JsonDifferenceKind.MULTIPLE_OF_REMOVED, "multipleOf")
     elif _is_multiple(reader, writer):
-        found.add(DifferenceKind.MULTIPLE_OF_EXPANDED, "multipleOf")
+        found.add(JsonDifferenceKind.MULTIPLE_OF_EXPANDED, "multipleOf")
     elif _is_multiple(writer, reader):
-        found.add(DifferenceKind.MULTIPLE_OF_REDUCED, "multipleOf")
+        found.add(JsonDifferenceKind.MULTIPLE_OF_REDUCED, "multipleOf")
     else:
-        found.add(DifferenceKind.MULTIPLE_OF_CHANGED, "multipleOf")
+        found.add(JsonDifferenceKind.MULTIPLE_OF_CHANGED, "multipleOf")
 
 
 def _is_multiple(number: Number, divisor: Number) -> bool:

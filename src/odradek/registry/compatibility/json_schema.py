@@ -7,7 +7,7 @@ A pair is compatible only if the reader accepts every value that the writer acce
 from __future__ import annotations
 
 from odradek.registry.compatibility.json_comparison import ComparisonLimit, compare_schemas
-from odradek.registry.compatibility.json_differences import Difference, incompatible
+from odradek.registry.compatibility.json_differences import JsonDifference, incompatible
 from odradek.registry.schemas.json_schema import ParsedJsonSchema
 
 
@@ -25,7 +25,7 @@ def check(reader: ParsedJsonSchema, writer: ParsedJsonSchema) -> list[str]:
     return [str(difference) for difference in incompatible(found)]
 
 
-def differences(reader: ParsedJsonSchema, writer: ParsedJsonSchema) -> tuple[Difference, ...]:
+def differences(reader: ParsedJsonSchema, writer: ParsedJsonSchema) -> tuple[JsonDifference, ...]:
     """Return all differences, also the compatible ones, as far as they are kept.
 
     Raises:

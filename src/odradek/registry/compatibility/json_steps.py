@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
-from odradek.registry.compatibility.json_differences import DifferenceKind, Findings, Outcome
+from odradek.registry.compatibility.json_differences import Findings, JsonDifferenceKind, Outcome
 from odradek.registry.schemas.json_model import Node, Number, constraint
 
 T = TypeVar("T")
@@ -36,9 +36,9 @@ def compare_optional(
     if writer is not None and reader is not None:
         yield from compare_into(found, writer, reader, *path)
     elif reader is not None:
-        found.add(DifferenceKind.SCHEMA_ADDED, *path)
+        found.add(JsonDifferenceKind.SCHEMA_ADDED, *path)
     elif writer is not None:
-        found.add(DifferenceKind.SCHEMA_REMOVED, *path)
+        found.add(JsonDifferenceKind.SCHEMA_REMOVED, *path)
 
 
 def compare_typed(found: Findings, writer_typed: bool, reader_typed: bool) -> None:
@@ -47,9 +47,9 @@ def compare_typed(found: Findings, writer_typed: bool, reader_typed: bool) -> No
     Confluent does not compare this: ``{"maxLength": 3}`` accepts numbers.
     """
     if reader_typed and not writer_typed:
-        found.add(DifferenceKind.TYPE_NARROWED)
+        found.add(JsonDifferenceKind.TYPE_NARROWED)
     elif writer_typed and not reader_typed:
-        found.add(DifferenceKind.TYPE_EXTENDED)
+        found.add(JsonDifferenceKind.TYPE_EXTENDED)
 
 
 def compare_limit(
@@ -66,10 +66,10 @@ def compare_limit(
     """
     if reader is None:
         if writer is not None:
-            found.add(DifferenceKind(f"{prefix}_REMOVED"), keyword)
+            found.add(JsonDifferenceKind[f"{prefix}_REMOVED"], keyword)
     elif writer is None:
-        found.add(DifferenceKind(f"{prefix}_ADDED"), keyword)
+        found.add(JsonDifferenceKind[f"{prefix}_ADDED"], keyword)
     elif writer < reader:
-        found.add(DifferenceKind(f"{prefix}_INCREASED"), keyword)
+        found.add(JsonDifferenceKind[f"{prefix}_INCREASED"], keyword)
     elif writer > reader:
-        found.add(DifferenceKind(f"{prefix}_DECREASED"), keyword)
+        found.add(JsonDifferenceKind[f"{prefix}_DECREASED"], keyword)

@@ -9,7 +9,7 @@ Path = tuple[str, ...]
 """Names of messages and oneofs, and numbers of fields or enum values, from the outside in."""
 
 
-class DifferenceKind(StrEnum):
+class ProtoDifferenceKind(StrEnum):
     """The kinds of difference, as Confluent's registry names them."""
 
     PACKAGE_CHANGED = "PACKAGE_CHANGED"
@@ -46,41 +46,41 @@ class DifferenceKind(StrEnum):
 
 
 _DESCRIPTIONS = {
-    DifferenceKind.PACKAGE_CHANGED: (
+    ProtoDifferenceKind.PACKAGE_CHANGED: (
         "The package at '{}' in the %s schema does not match the package in the %s schema"
     ),
-    DifferenceKind.MESSAGE_REMOVED: (
+    ProtoDifferenceKind.MESSAGE_REMOVED: (
         "The %s schema is missing a MESSAGE type at path '{}' in the %s schema"
     ),
-    DifferenceKind.FIELD_KIND_CHANGED: (
+    ProtoDifferenceKind.FIELD_KIND_CHANGED: (
         "The type of a field at path '{}' in the %s schema does not match the %s schema"
     ),
-    DifferenceKind.FIELD_SCALAR_KIND_CHANGED: (
+    ProtoDifferenceKind.FIELD_SCALAR_KIND_CHANGED: (
         "The kind of a SCALAR field at path '{}' in the %s schema does not match its kind in "
         "the %s schema"
     ),
-    DifferenceKind.FIELD_NAMED_TYPE_CHANGED: (
+    ProtoDifferenceKind.FIELD_NAMED_TYPE_CHANGED: (
         "The type of a MESSAGE field at path '{}' in the %s schema does not match its type in "
         "the %s schema"
     ),
-    DifferenceKind.FIELD_NUMERIC_LABEL_CHANGED: (
+    ProtoDifferenceKind.FIELD_NUMERIC_LABEL_CHANGED: (
         "The label for a NUMERIC field at path '{}' in the %s schema does not match its label "
         "in the %s schema"
     ),
-    DifferenceKind.REQUIRED_FIELD_ADDED: (
+    ProtoDifferenceKind.REQUIRED_FIELD_ADDED: (
         "A required field  at path '{}' in the %s schema is missing in the %s schema"
     ),
-    DifferenceKind.REQUIRED_FIELD_REMOVED: (
+    ProtoDifferenceKind.REQUIRED_FIELD_REMOVED: (
         "The %s schema is missing a required field at path: '{}' in the %s schema"
     ),
-    DifferenceKind.ONEOF_FIELD_REMOVED: (
+    ProtoDifferenceKind.ONEOF_FIELD_REMOVED: (
         "The %s schema is missing a oneof field at path '{}' in the %s schema"
     ),
-    DifferenceKind.MULTIPLE_FIELDS_MOVED_TO_ONEOF: (
+    ProtoDifferenceKind.MULTIPLE_FIELDS_MOVED_TO_ONEOF: (
         "Multiple fields in the oneof at path '{}' in the %s schema are outside a oneof in the "
         "%s schema"
     ),
-    DifferenceKind.FIELD_MOVED_TO_EXISTING_ONEOF: (
+    ProtoDifferenceKind.FIELD_MOVED_TO_EXISTING_ONEOF: (
         "A field in the oneof at path '{}' in the %s schema is outside an existing oneof in the "
         "%s schema"
     ),
@@ -89,10 +89,10 @@ _DESCRIPTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ProtoDifference:
     """One difference. As text it is the message of Confluent's registry."""
 
-    kind: DifferenceKind
+    kind: ProtoDifferenceKind
     path: Path
 
     @property

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from odradek.registry.compatibility.proto_differences import DifferenceKind
+from odradek.registry.compatibility.proto_differences import ProtoDifferenceKind
 from odradek.registry.compatibility.proto_types import Field
 
 Fields = Mapping[int, Field]
 """The fields of a message by number."""
 
 
-def compare_oneofs(original: Fields, update: Fields) -> Iterator[tuple[DifferenceKind, str]]:
+def compare_oneofs(original: Fields, update: Fields) -> Iterator[tuple[ProtoDifferenceKind, str]]:
     """Yield the differences between the oneofs of two messages, each with the oneof's name."""
     old, new = _members(original), _members(update)
     for name, members in new.items():
@@ -25,9 +25,9 @@ def compare_oneofs(original: Fields, update: Fields) -> Iterator[tuple[Differenc
             yield kind, name
     for name in sorted(old.keys() | new.keys()):
         if name not in new:
-            yield DifferenceKind.ONEOF_REMOVED, name
+            yield ProtoDifferenceKind.ONEOF_REMOVED, name
         elif name not in old:
-            yield DifferenceKind.ONEOF_ADDED, name
+            yield ProtoDifferenceKind.ONEOF_ADDED, name
 
 
 def removed_oneofs(original: Fields, update: Fields) -> set[str]:
@@ -51,7 +51,7 @@ def _members(fields: Fields) -> dict[str, list[int]]:
     return members
 
 
-def _newly_exclusive(members: list[int], original: Fields) -> DifferenceKind | None:
+def _newly_exclusive(members: list[int], original: Fields) -> ProtoDifferenceKind | None:
     """Return the difference if members could be set at the same time in the original."""
     existing = [number for number in members if number in original]
     alone = [number for number in existing if original[number].oneof is None]
@@ -59,5 +59,5 @@ def _newly_exclusive(members: list[int], original: Fields) -> DifferenceKind | N
     if len(alone) + len(groups) < 2:
         return None
     if len(alone) > 1:
-        return DifferenceKind.MULTIPLE_FIELDS_MOVED_TO_ONEOF
-    return DifferenceKind.FIELD_MOVED_TO_EXISTING_ONEOF
+        return ProtoDifferenceKind.MULTIPLE_FIELDS_MOVED_TO_ONEOF
+    return ProtoDifferenceKind.FIELD_MOVED_TO_EXISTING_ONEOF

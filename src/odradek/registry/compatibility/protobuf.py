@@ -24,7 +24,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from odradek.registry.compatibility.proto_differences import Difference, DifferenceKind, Path
+from odradek.registry.compatibility.proto_differences import (
+    Path,
+    ProtoDifference,
+    ProtoDifferenceKind,
+)
 from odradek.registry.compatibility.proto_oneofs import compare_oneofs, removed_oneofs
 from odradek.registry.compatibility.proto_types import (
     EnumValues,
@@ -45,9 +49,9 @@ def check(reader: ParsedProtobuf, writer: ParsedProtobuf) -> list[str]:
     return [str(each) for each in differences(reader, writer) if not each.kind.is_compatible]
 
 
-def differences(reader: ParsedProtobuf, writer: ParsedProtobuf) -> list[Difference]:
+def differences(reader: ParsedProtobuf, writer: ParsedProtobuf) -> list[ProtoDifference]:
     """Return all differences, compatible ones included, in the order of the writer's types."""
-    return _Comparison(Types(writer.files()), Types(reader.files())).run()
+    return _ProtoComparison(Types(writer.files()), Types(reader.files())).run()
 
 
 _Pair = tuple[str, str]
@@ -67,7 +71,7 @@ class _Use:
     path: Path | None
 
 
-class _Comparison:
+class _ProtoComparison:
     """One comparison of an original schema (the writer's) with an update (the reader's).
 
     The types of fields wait in a queue, because a chain of types may be longer than Python's stack.
@@ -76,15 +80,15 @@ class _Comparison:
     def __init__(self, original: Types, update: Types) -> None:
         self._original = original
         self._update = update
-        self._found: list[Difference] = []
+        self._found: list[ProtoDifference] = []
         self._compared: set[_Pair] = set()
         self._broken: set[_Pair] = set()
         self._uses: list[_Use] = []
         self._queue: deque[_Pair] = deque()
 
-    def run(self) -> list[Difference]:
+    def run(self) -> list[ProtoDifference]:
         if self._original.package != self._update.package:
-            self._add(DifferenceKind.PACKAGE_CHANGED, (), None)
+            self._add(ProtoDifferenceKind.PACKAGE_CHANGED, (), None)
         self._compare_messages(self._original.messages, self._update.messages, (), None)
         self._compare_enums(self._original.enums, self._update.enums, ())
         while self._queue:
@@ -93,8 +97,8 @@ class _Comparison:
         self._add_changed_types()
         return self._found
 
-    def _add(self, kind: DifferenceKind, path: Path, owner: _Pair | None) -> None:
-        self._found.append(Difference(kind, path))
+    def _add(self, kind: ProtoDifferenceKind, path: Path, owner: _Pair | None) -> None:
+        self._found.append(ProtoDifference(kind, path))
         if owner is not None and not kind.is_compatible:
             self._broken.add(owner)
 
@@ -107,7 +111,7 @@ class _Comparison:
         while pending:
             for use in users.pop(pending.popleft(), ()):
                 if use.path is not None:
-                    self._add(DifferenceKind.FIELD_NAMED_TYPE_CHANGED, use.path, use.owner)
+                    self._add(ProtoDifferenceKind.FIELD_NAMED_TYPE_CHANGED, use.path, use.owner)
                 pending.append(use.owner)
 
     # Types
@@ -123,24 +127,24 @@ class _Comparison:
         for position, (name, message) in enumerate(original.items()):
             other = update.get(name)
             if other is None:
-                self._add(DifferenceKind.MESSAGE_REMOVED, (*path, name), owner)
+                self._add(ProtoDifferenceKind.MESSAGE_REMOVED, (*path, name), owner)
                 continue
             if owner is not None:
                 self._uses.append(_Use(owner, (message.full_name, other.full_name), None))
             self._compare_message(message, other)
             if position != positions[name]:
-                self._add(DifferenceKind.MESSAGE_MOVED, (*path, name), owner)
+                self._add(ProtoDifferenceKind.MESSAGE_MOVED, (*path, name), owner)
         for name in sorted(update.keys() - original.keys()):
-            self._add(DifferenceKind.MESSAGE_ADDED, (*path, name), owner)
+            self._add(ProtoDifferenceKind.MESSAGE_ADDED, (*path, name), owner)
 
     def _compare_enums(
         self, original: Mapping[str, EnumValues], update: Mapping[str, EnumValues], path: Path
     ) -> None:
         for name in sorted(original.keys() | update.keys()):
             if name not in update:
-                self._add(DifferenceKind.ENUM_REMOVED, (*path, name), None)
+                self._add(ProtoDifferenceKind.ENUM_REMOVED, (*path, name), None)
             elif name not in original:
-                self._add(DifferenceKind.ENUM_ADDED, (*path, name), None)
+                self._add(ProtoDifferenceKind.ENUM_ADDED, (*path, name), None)
             else:
                 self._compare_enum(original[name], update[name], (*path, name))
 
@@ -148,11 +152,11 @@ class _Comparison:
         for number in sorted(original.keys() | update.keys()):
             at = (*path, str(number))
             if number not in update:
-                self._add(DifferenceKind.ENUM_CONST_REMOVED, at, None)
+                self._add(ProtoDifferenceKind.ENUM_CONST_REMOVED, at, None)
             elif number not in original:
-                self._add(DifferenceKind.ENUM_CONST_ADDED, at, None)
+                self._add(ProtoDifferenceKind.ENUM_CONST_ADDED, at, None)
             elif original[number] != update[number]:
-                self._add(DifferenceKind.ENUM_CONST_CHANGED, at, None)
+                self._add(ProtoDifferenceKind.ENUM_CONST_CHANGED, at, None)
 
     def _compare_message(self, original: MessageType, update: MessageType) -> None:
         """Add the differences of two types, unless these types have been compared before."""
@@ -186,30 +190,30 @@ class _Comparison:
 
     def _compare_field(self, old: Field, new: Field, path: Path, owner: _Pair) -> None:
         if old.oneof is not None and new.oneof is None:
-            self._add(DifferenceKind.ONEOF_FIELD_MOVED_TO_TOP_LEVEL, path, owner)
+            self._add(ProtoDifferenceKind.ONEOF_FIELD_MOVED_TO_TOP_LEVEL, path, owner)
         if old.name != new.name:
-            self._add(DifferenceKind.FIELD_NAME_CHANGED, path, owner)
+            self._add(ProtoDifferenceKind.FIELD_NAME_CHANGED, path, owner)
         if new.is_required and not old.is_required:
-            self._add(DifferenceKind.REQUIRED_FIELD_ADDED, path, owner)
+            self._add(ProtoDifferenceKind.REQUIRED_FIELD_ADDED, path, owner)
         self._compare_types(old, new, path, owner)
         if old.group is not None and old.group is new.group and _label_changed(old, new):
             is_text = old.group is ScalarGroup.STRING_OR_BYTES
             kind = (
-                DifferenceKind.FIELD_STRING_OR_BYTES_LABEL_CHANGED
+                ProtoDifferenceKind.FIELD_STRING_OR_BYTES_LABEL_CHANGED
                 if is_text
-                else DifferenceKind.FIELD_NUMERIC_LABEL_CHANGED
+                else ProtoDifferenceKind.FIELD_NUMERIC_LABEL_CHANGED
             )
             self._add(kind, path, owner)
 
     def _compare_types(self, old: Field, new: Field, path: Path, owner: _Pair) -> None:
         if old.kind is not new.kind:
-            self._add(DifferenceKind.FIELD_KIND_CHANGED, path, owner)
+            self._add(ProtoDifferenceKind.FIELD_KIND_CHANGED, path, owner)
         elif old.entry is not None and new.entry is not None:
             for before, after in zip(old.entry, new.entry, strict=True):
                 self._compare_types(before, after, path, owner)
         elif old.kind is FieldKind.SCALAR:
             if not _reads_scalar(old, new) or not self._has_all_values(old, new):
-                self._add(DifferenceKind.FIELD_SCALAR_KIND_CHANGED, path, owner)
+                self._add(ProtoDifferenceKind.FIELD_SCALAR_KIND_CHANGED, path, owner)
         else:
             self._compare_named(old, new, path, owner)
 
@@ -226,7 +230,7 @@ class _Comparison:
         original = self._original.message(old.type_name)
         update = self._update.message(new.type_name)
         if original.local_name != update.local_name:
-            self._add(DifferenceKind.FIELD_NAMED_TYPE_CHANGED, path, owner)
+            self._add(ProtoDifferenceKind.FIELD_NAMED_TYPE_CHANGED, path, owner)
             return
         pair = (original.full_name, update.full_name)
         both_in_root = original.in_root and update.in_root
@@ -240,20 +244,20 @@ def _field_path(path: Path, field: Field | None, number: int) -> Path:
     return (*path, field.oneof, str(number))
 
 
-def _removal(field: Field) -> DifferenceKind:
+def _removal(field: Field) -> ProtoDifferenceKind:
     if field.oneof is not None:
-        return DifferenceKind.ONEOF_FIELD_REMOVED
+        return ProtoDifferenceKind.ONEOF_FIELD_REMOVED
     if field.is_required:
-        return DifferenceKind.REQUIRED_FIELD_REMOVED
-    return DifferenceKind.FIELD_REMOVED
+        return ProtoDifferenceKind.REQUIRED_FIELD_REMOVED
+    return ProtoDifferenceKind.FIELD_REMOVED
 
 
-def _addition(field: Field) -> DifferenceKind:
+def _addition(field: Field) -> ProtoDifferenceKind:
     if field.oneof is not None:
-        return DifferenceKind.ONEOF_FIELD_ADDED
+        return ProtoDifferenceKind.ONEOF_FIELD_ADDED
     if field.is_required:
-        return DifferenceKind.REQUIRED_FIELD_ADDED
-    return DifferenceKind.FIELD_ADDED
+        return ProtoDifferenceKind.REQUIRED_FIELD_ADDED
+    return ProtoDifferenceKind.FIELD_ADDED
 
 
 def _reads_scalar(old: Field, new: Field) -> bool:

@@ -88,7 +88,7 @@ def compile_schema(document: Json, references: Mapping[str, Json]) -> Node:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
+class _ReferenceScope:
     compiler: _Compiler
     resolver: _Resolver
     draft: Draft
@@ -129,7 +129,7 @@ class _Compiler:
         self._drafts: dict[int, Draft] = {}
         """The draft of each validated schema, by the identity of its value."""
         self._nodes: dict[int, Node] = {}
-        self._pending: list[tuple[Node, dict[str, Json], _Scope]] = []
+        self._pending: list[tuple[Node, dict[str, Json], _ReferenceScope]] = []
 
     def compile(self, document: Json, references: Mapping[str, Json]) -> Node:
         draft = draft_of(document, Draft.DRAFT_7)
@@ -160,7 +160,7 @@ class _Compiler:
             return found
         if id(value) not in self._drafts:
             self._validate(value, draft, location)
-        scope = _Scope(self, resolver, self._drafts[id(value)], location)
+        scope = _ReferenceScope(self, resolver, self._drafts[id(value)], location)
         node = Node(location, value)
         self._nodes[id(value)] = node
         self._pending.append((node, value, scope))

@@ -56,11 +56,6 @@ class Parsers:
         self._cached: OrderedDict[_Key, ParsedSchema] = OrderedDict()
         self._cached_bytes = 0
 
-    @property
-    def cached_bytes(self) -> int:
-        """Estimated size of the parsed schemas in the cache."""
-        return self._cached_bytes
-
     def parse(
         self,
         kind: SchemaKind,

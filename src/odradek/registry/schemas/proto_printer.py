@@ -71,7 +71,7 @@ _FieldAt: TypeAlias = tuple[int, FieldDescriptorProto]
 
 
 @dataclass(slots=True)
-class _Scope:
+class _MessageScope:
     """A file or a message: the place of the messages that are declared in it.
 
     `synthetic` has the position of each map entry and group, which are written as fields.
@@ -169,14 +169,14 @@ class _FilePrinter:
 
     # Messages
 
-    def _message(self, scope: _Scope, position: int) -> list[str]:
+    def _message(self, scope: _MessageScope, position: int) -> list[str]:
         """Return a declared message with its header, and remove it from the pending ones."""
         scope.pending.remove(position)
         message = scope.messages[position]
         sections = self._body(scope, position)
         return block(f"{visibility(message)}message {message.name}", sections)
 
-    def _body(self, outer: _Scope, position: int) -> list[list[str]]:
+    def _body(self, outer: _MessageScope, position: int) -> list[list[str]]:
         message = outer.messages[position]
         path = outer.message_path(position)
         fields = [*message.field, *(each for each in message.extension if is_group(each))]
@@ -193,7 +193,7 @@ class _FilePrinter:
             self._nested(message, scope),
         ]
 
-    def _fields(self, message: DescriptorProto, scope: _Scope) -> list[str]:
+    def _fields(self, message: DescriptorProto, scope: _MessageScope) -> list[str]:
         found = [
             (position, field)
             for position, field in enumerate(message.field)
@@ -201,7 +201,7 @@ class _FilePrinter:
         ]
         return self._field_lines(message, found, scope, with_label=True)
 
-    def _oneofs(self, message: DescriptorProto, scope: _Scope) -> list[str]:
+    def _oneofs(self, message: DescriptorProto, scope: _MessageScope) -> list[str]:
         order = list(scope.oneofs)
         if self._style.normalize:
             order.sort(key=lambda index: min(field.number for _, field in scope.oneofs[index]))
@@ -210,7 +210,7 @@ class _FilePrinter:
             lines += self._oneof(message, index, scope)
         return lines
 
-    def _oneof(self, message: DescriptorProto, index: int, scope: _Scope) -> list[str]:
+    def _oneof(self, message: DescriptorProto, index: int, scope: _MessageScope) -> list[str]:
         """Return a oneof after the messages before it. Return nothing if it is written already."""
         members = scope.oneofs.pop(index, None)
         if members is None:
@@ -223,7 +223,7 @@ class _FilePrinter:
         ]
         return lines + block(f"oneof {declared.name}", sections)
 
-    def _nested(self, message: DescriptorProto, scope: _Scope) -> list[str]:
+    def _nested(self, message: DescriptorProto, scope: _MessageScope) -> list[str]:
         lines = [line for at in list(scope.pending) for line in self._message(scope, at)]
         for enum in message.enum_type:
             lines += self._enum(enum)
@@ -235,7 +235,7 @@ class _FilePrinter:
         self,
         message: DescriptorProto,
         fields: list[_FieldAt],
-        scope: _Scope,
+        scope: _MessageScope,
         *,
         with_label: bool,
     ) -> list[str]:
@@ -249,7 +249,7 @@ class _FilePrinter:
         return lines
 
     def _before(
-        self, message: DescriptorProto, scope: _Scope, field: FieldDescriptorProto
+        self, message: DescriptorProto, scope: _MessageScope, field: FieldDescriptorProto
     ) -> list[str]:
         """Return the declarations with a lower position than the field's map entry or group.
 
@@ -267,7 +267,12 @@ class _FilePrinter:
         return lines + [line for each in before for line in self._message(scope, each)]
 
     def _field(
-        self, field: FieldDescriptorProto, path: SourcePath, scope: _Scope, *, with_label: bool
+        self,
+        field: FieldDescriptorProto,
+        path: SourcePath,
+        scope: _MessageScope,
+        *,
+        with_label: bool,
     ) -> list[str]:
         position = scope.declared(field.type_name)
         entry = None if position is None else scope.messages[position]
@@ -318,7 +323,7 @@ class _FilePrinter:
         extensions: Sequence[FieldDescriptorProto],
         path: SourcePath,
         number: int,
-        scope: _Scope,
+        scope: _MessageScope,
     ) -> list[str]:
         if self._style.ignore_extensions:
             return []
@@ -372,7 +377,7 @@ def _scope(
     messages_number: int,
     fields: Iterable[FieldDescriptorProto],
     oneofs: dict[int, list[_FieldAt]],
-) -> _Scope:
+) -> _MessageScope:
     positions = {f"{full_name}.{each.name}": at for at, each in enumerate(messages)}
     synthetic = {}
     for field in fields:
@@ -383,7 +388,7 @@ def _scope(
             synthetic[field.type_name] = position
     taken = set(synthetic.values())
     pending = [at for at in range(len(messages)) if at not in taken]
-    return _Scope(path, full_name, messages, messages_number, synthetic, pending, oneofs)
+    return _MessageScope(path, full_name, messages, messages_number, synthetic, pending, oneofs)
 
 
 def _default(field: FieldDescriptorProto) -> str:

@@ -17,8 +17,8 @@ from odradek.registry.schemas.proto_options import OptionWriter, Style
 FIELD_NUMBER_MAX = 536_870_911
 """The highest number of a field."""
 
-INT32_MAX = 2_147_483_647
-"""The highest number of an enum value, and the end of all ranges of a message set."""
+ENUM_NUMBER_MAX = 2_147_483_647
+"""The highest number of an enum value. The numbers of a message set end before it."""
 
 
 def reserved_lines(
@@ -27,7 +27,7 @@ def reserved_lines(
     """Return one statement for each reserved range, then one for each reserved name."""
     if isinstance(declared, EnumDescriptorProto):
         ranges = [(each.start, each.end) for each in declared.reserved_range]
-        highest = INT32_MAX
+        highest = ENUM_NUMBER_MAX
     else:
         ranges = [(each.start, each.end - 1) for each in declared.reserved_range]
         highest = _highest(declared)
@@ -67,4 +67,4 @@ def _ranges(ranges: Iterable[tuple[int, int]], highest: int) -> list[str]:
 
 def _highest(message: DescriptorProto) -> int:
     """Return the last number of a message's fields. A message set has more than other messages."""
-    return INT32_MAX - 1 if message.options.message_set_wire_format else FIELD_NUMBER_MAX
+    return ENUM_NUMBER_MAX - 1 if message.options.message_set_wire_format else FIELD_NUMBER_MAX
