@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .conftest import Cli
 
-pytest.importorskip("confluent_kafka.schema_registry.avro")
-
 ORDER: dict[str, Any] = {
     "type": "record",
     "name": "Order",

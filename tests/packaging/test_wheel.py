@@ -10,6 +10,7 @@ it. With ODRADEK_WHEEL_PYTHONS=required a missing interpreter fails the test.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -189,6 +190,63 @@ def test_wheel_is_installed_without_a_compiler_and_serves_a_client(
         topics = installation.run("odradek", "topic", "list", "--bootstrap-server", address)
     assert Path(imported.strip()).is_relative_to(installation.directory)
     assert "pages" in topics
+
+
+DISTRIBUTIONS = {
+    "confluent_kafka": "confluent-kafka",
+    "google.protobuf": "protobuf",
+    "google.type": "googleapis-common-protos",
+    "grpc_tools": "grpcio-tools",
+    "httpx": "httpx",
+    "jsonschema": "jsonschema",
+    "jsonschema_specifications": "jsonschema-specifications",
+    "re2": "google-re2",
+    "referencing": "referencing",
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+}
+"""The package of each module that the registry imports, or looks for by `find_spec`."""
+
+
+def test_the_extra_registry_has_the_packages_that_the_registry_imports() -> None:
+    imported = {_distribution(module) for module in _foreign_modules("src/odradek/registry")}
+    extra = _names(PROJECT["optional-dependencies"]["registry"])
+    assert imported <= extra | _names(PROJECT["dependencies"])
+    assert extra <= imported
+
+
+def test_the_base_installation_has_no_package_of_the_extras() -> None:
+    base = set(re.findall(r"^([\w-]+)==", (ROOT / "constraints/base.txt").read_text("utf-8"), re.M))
+    own = _names(PROJECT["dependencies"])
+    for extra in ("registry", "spark", "dev"):
+        assert not base & (_names(PROJECT["optional-dependencies"][extra]) - own)
+
+
+def _names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^\w-]", requirement)[0] for requirement in requirements}
+
+
+def _distribution(module: str) -> str:
+    return next(
+        package
+        for name, package in DISTRIBUTIONS.items()
+        if module == name or module.startswith(f"{name}.")
+    )
+
+
+def _foreign_modules(folder: str) -> set[str]:
+    """Return the modules outside of the standard library that the files of a folder name."""
+    modules: set[str] = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                modules.add(node.module or "")
+            elif isinstance(node, ast.Constant) and node.value in DISTRIBUTIONS:
+                modules.add(str(node.value))
+    own = sys.stdlib_module_names | {"odradek"}
+    return {module for module in modules if module.split(".")[0] not in own}
 
 
 def test_versions_agree() -> None:

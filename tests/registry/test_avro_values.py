@@ -9,6 +9,7 @@ import struct
 from decimal import Decimal
 from typing import Any
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +44,6 @@ def of_field(type_: object, value: object) -> object:
 
 @given(st.data())
 def test_values_come_back_and_are_those_of_fastavro(data: st.DataObject) -> None:
-    fastavro = pytest.importorskip("fastavro")
     drawn: AvroData = data.draw(schemas())
     in_record = {"type": "record", "name": "Top", "fields": [field(drawn.schema)]}
     value, plain = data.draw(drawn.values)

@@ -6,6 +6,7 @@ import io
 from uuid import UUID
 
 import pytest
+from confluent_kafka.schema_registry.common.serde import SchemaId
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,13 +57,12 @@ def test_indexes_are_read_as_they_were_written(indexes: list[int], data: bytes) 
 
 @given(INDEXES, st.integers(0, 2**31 - 1))
 def test_indexes_agree_with_confluents_serializers(indexes: list[int], id_: int) -> None:
-    serde = pytest.importorskip("confluent_kafka.schema_registry.common.serde")
-    name = serde.SchemaId("PROTOBUF", id_, str(GUID), indexes)
+    name = SchemaId("PROTOBUF", id_, str(GUID), indexes)
     framed = read_frame(name.id_to_bytes(), None)
     assert (framed.schema, framed.message()[0]) == (id_, tuple(indexes))
     header = read_frame(b"", name.guid_to_bytes())
     assert (header.schema, header.message()[0]) == (GUID, tuple(indexes))
-    theirs = serde.SchemaId("PROTOBUF")
+    theirs = SchemaId("PROTOBUF")
     theirs.from_bytes(io.BytesIO(write_prefix(id_) + write_indexes(indexes)))
     assert (theirs.id, theirs.message_indexes) == (id_, indexes)
 

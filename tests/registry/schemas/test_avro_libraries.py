@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Iterator
 from random import Random
 
-import pytest
+import avro.schema
+import fastavro
 
 from odradek.registry.schemas.avro import parse
 from odradek.registry.schemas.parsed import InvalidSchema
@@ -31,17 +32,15 @@ def stored_texts(seed: int) -> Iterator[str]:
 
 
 def test_apaches_library_reads_stored_texts(seed: int) -> None:
-    library = pytest.importorskip("avro.schema")
     texts = list(stored_texts(seed))
     assert len(texts) > 100
     for text in texts:
         with warnings.catch_warnings():
             # It warns of logical types that it does not know.
             warnings.simplefilter("ignore")
-            assert library.parse(text) is not None
+            assert avro.schema.parse(text) is not None
 
 
 def test_fastavro_reads_stored_texts(seed: int) -> None:
-    fastavro = pytest.importorskip("fastavro")
     for text in stored_texts(seed):
         assert fastavro.parse_schema(json.loads(text)) is not None
