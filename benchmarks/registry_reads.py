@@ -66,6 +66,9 @@ class FilledRegistry:
     async def parse_off_loop(self, call: Callable[[], T]) -> T:
         return call()
 
+    async def read_off_loop(self, read: Callable[[RegistryState], T]) -> T:
+        return read(self.state)
+
     async def catch_up(self) -> bool:
         return False
 

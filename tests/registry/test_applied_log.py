@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -55,6 +57,62 @@ def test_the_log_is_ready_at_its_first_end_also_without_records() -> None:
         applied.apply(batch(first=1, is_end=True))
         assert applied.is_ready
         await applied.ready()
+
+    asyncio.run(test())
+
+
+def test_the_state_does_not_change_while_a_thread_reads_it() -> None:
+    async def test() -> None:
+        applied = AppliedLog(RegistryState(), "_schemas")
+        release, order = threading.Event(), []
+
+        def read(state: RegistryState) -> tuple[int, int]:
+            before = state.offset
+            assert release.wait(60)
+            return before, state.offset
+
+        with ThreadPoolExecutor(2) as pool:
+            first = asyncio.ensure_future(applied.read_in(pool, read))
+            await asyncio.sleep(0)
+            applied.apply(batch(NoopRecord()), lambda: order.append("applied"))
+            assert (applied.position, order) == (0, [])
+            second = asyncio.ensure_future(applied.read_in(pool, read))
+            await asyncio.sleep(0)
+            release.set()
+            assert await first == (-1, -1)
+            assert (applied.position, order) == (1, ["applied"])
+            assert await second == (0, 0)
+        applied.apply(batch(NoopRecord(), first=1))
+        assert applied.position == 2
+
+    asyncio.run(test())
+
+
+def test_a_read_that_is_cancelled_or_fails_lets_the_log_continue() -> None:
+    async def test() -> None:
+        applied = AppliedLog(RegistryState(), "_schemas")
+        release = threading.Event()
+
+        def fail(_: RegistryState) -> None:
+            assert release.wait(60)
+            raise LookupError
+
+        with ThreadPoolExecutor(2) as pool:
+            cancelled = asyncio.ensure_future(applied.read_in(pool, lambda _: release.wait(60)))
+            failing = asyncio.ensure_future(applied.read_in(pool, fail))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            applied.apply(batch(NoopRecord()))
+            await asyncio.sleep(0)
+            assert applied.position == 0, "the thread goes on"
+            release.set()
+            with pytest.raises(LookupError):
+                await failing
+            await applied.reached(1)
+        with pytest.raises(RuntimeError):
+            await applied.read_in(pool, fail)
+        applied.apply(batch(NoopRecord(), first=1))
+        assert applied.position == 2
 
     asyncio.run(test())
 

@@ -29,14 +29,21 @@ class Reader:
     def __init__(self, servers: str) -> None:
         self.batches: list[LogBatch] = []
         self.failures: list[Exception] = []
+        self.applies = True
+        self.postponed: list[Callable[[], None]] = []
+        self.outstanding_max = 0
         self._changed = asyncio.Event()
         settings = KafkaSettings(servers)
         clock = SystemClock()
         self.log = SchemasLog(settings, self._apply, self._fail, clock.monotonic_ms)
 
-    def _apply(self, batch: LogBatch) -> None:
+    def _apply(self, batch: LogBatch, applied: Callable[[], None]) -> None:
         self.batches.append(batch)
         self._changed.set()
+        self.postponed.append(applied)
+        self.outstanding_max = max(self.outstanding_max, len(self.postponed))
+        while self.applies and self.postponed:
+            self.postponed.pop()()
 
     def _fail(self, error: Exception) -> None:
         self.failures.append(error)
@@ -165,8 +172,17 @@ def test_the_thread_waits_for_a_slow_event_loop(
     send(servers, *[NOOP] * 50)
 
     async def test(reader: Reader) -> None:
+        reader.applies = False
+        await reader.wait(lambda: len(reader.postponed) == schemas_log.BATCHES_MAX)
+        for applied in reader.postponed[:-1]:
+            applied()
+        del reader.postponed[:-1]
+        await reader.wait(lambda: len(reader.postponed) == schemas_log.BATCHES_MAX)
+        reader.applies = True
+        reader.postponed.pop()()
         await reader.wait(lambda: reader.position == 50)
         assert [entry.offset for entry in reader.entries] == list(range(50))
+        assert reader.outstanding_max <= schemas_log.BATCHES_MAX
 
     run(servers, test)
 

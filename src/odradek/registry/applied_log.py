@@ -1,4 +1,9 @@
-"""The state as far as the log was applied to it, on the event loop."""
+"""The state as far as the log was applied to it.
+
+The event loop applies records and executes short reads. A thread may execute a long read: until it
+has ended, the state does not change. Batches that arrive in the meantime are applied afterwards,
+and further threads wait for them, so that reads cannot hold back the log without an end.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,18 @@ import asyncio
 import heapq
 import itertools
 import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import TypeVar
 
 from odradek.registry.schemas_log import LogBatch, LogEntry
 from odradek.registry.state import RegistryState
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SKIPPED_LINES_MAX = 100
 """Maximum number of log lines about skipped records. Further ones are only counted."""
@@ -33,6 +45,10 @@ class AppliedLog:
         self._is_ready = asyncio.Event()
         self._order = itertools.count()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._readers = 0
+        self._postponed: deque[tuple[LogBatch, Callable[[], None]]] = deque()
+        self._is_current = asyncio.Event()
+        self._is_current.set()
 
     @property
     def is_ready(self) -> bool:
@@ -43,8 +59,46 @@ class AppliedLog:
         """Return when the log was read to its end once."""
         await self._is_ready.wait()
 
-    def apply(self, batch: LogBatch) -> None:
-        """Apply the next records of the log, and complete the waits for them."""
+    def apply(self, batch: LogBatch, applied: Callable[[], None] = lambda: None) -> None:
+        """Apply the next records of the log, and complete the waits for them.
+
+        Args:
+            batch: The records. They are applied later if a thread reads the state.
+            applied: Called when they are applied. The caller limits the batches before it is.
+        """
+        if self._readers:
+            self._is_current.clear()
+            self._postponed.append((batch, applied))
+        else:
+            self._apply(batch)
+            applied()
+
+    async def read_in(self, executor: Executor, read: Callable[[RegistryState], T]) -> T:
+        """Return the result of a call in a thread, during which the state does not change.
+
+        Args:
+            executor: A thread of it is free. Otherwise the state does not change until one is.
+            read: A call without effects. It continues if this coroutine is cancelled.
+        """
+        while not self._is_current.is_set():
+            await self._is_current.wait()
+        loop = asyncio.get_running_loop()
+        running = executor.submit(read, self.state)
+        self._readers += 1
+        running.add_done_callback(lambda _: _call_soon(loop, self._end_read))
+        return await asyncio.wrap_future(running)
+
+    def _end_read(self) -> None:
+        self._readers -= 1
+        if self._readers:
+            return
+        while self._postponed:
+            batch, applied = self._postponed.popleft()
+            self._apply(batch)
+            applied()
+        self._is_current.set()
+
+    def _apply(self, batch: LogBatch) -> None:
         for entry in batch.entries:
             reason = self.state.apply(entry.record, entry.offset, entry.timestamp_ms)
             if reason is not None:
@@ -85,3 +139,8 @@ class AppliedLog:
                 self._topic,
                 entry.offset,
             )
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    with suppress(RuntimeError):  # the event loop is closed
+        loop.call_soon_threadsafe(call)

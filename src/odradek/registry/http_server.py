@@ -16,6 +16,12 @@ STOP_TIMEOUT_S = GRACE_S + 1.0
 """Time limit of the whole stop. Connections that are then open are dropped."""
 BACKLOG = 2_048
 """Maximum number of connections that the kernel has accepted and the server has not."""
+CONNECTIONS_MAX = 2_048
+"""Number of open connections from which on a request on a new one gets 503.
+
+With the limits on the size of bodies and on the number of writes and parses it limits the work that
+clients can demand at the same time.
+"""
 KEEP_ALIVE_S = 60
 """Time after which the server closes an idle connection."""
 
@@ -33,6 +39,7 @@ class HttpServer:
             app,
             access_log=False,
             backlog=BACKLOG,
+            limit_concurrency=CONNECTIONS_MAX,
             lifespan="off",
             log_config=None,
             log_level="warning",

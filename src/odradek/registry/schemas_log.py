@@ -73,7 +73,7 @@ class SchemasLog:
 
     Args:
         settings: The cluster and the topic.
-        apply: Receives each batch.
+        apply: Receives each batch, and a function that it calls when the batch is applied.
         fail: Receives the error after which the thread has ended.
         monotonic_ms: The clock of the intervals of log lines, in milliseconds.
     """
@@ -81,7 +81,7 @@ class SchemasLog:
     def __init__(
         self,
         settings: KafkaSettings,
-        apply: Callable[[LogBatch], None],
+        apply: Callable[[LogBatch, Callable[[], None]], None],
         fail: Callable[[Exception], None],
         monotonic_ms: Callable[[], float],
     ) -> None:
@@ -221,7 +221,7 @@ class SchemasLog:
         while not self._free.acquire(timeout=POLL_S):
             if self._is_ended.is_set():
                 return
-        self._call_soon(lambda: self._applied(batch))
+        self._call_soon(lambda: self._deliver(batch))
 
     def _post_failure(self, error: Exception) -> None:
         self._call_soon(lambda: self._fail(error))
@@ -235,10 +235,11 @@ class SchemasLog:
 
     # --- on the event loop ---
 
-    def _applied(self, batch: LogBatch) -> None:
-        self._free.release()
-        if not self._is_ended.is_set():
-            self._apply(batch)
+    def _deliver(self, batch: LogBatch) -> None:
+        if self._is_ended.is_set():
+            self._free.release()
+        else:
+            self._apply(batch, self._free.release)
 
 
 def _settle(requests: list[Future[int]], result: int | TimeoutError) -> None:

@@ -8,8 +8,9 @@ applied the records. So a client reads its own writes from each instance that it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -34,9 +35,13 @@ WRITES_MAX = 256
 """Maximum number of writes that an instance executes, forwards or keeps waiting."""
 
 PARSES_RUNNING_MAX = 2
-"""Maximum number of threads that parse and compare schemas.
+"""Maximum number of threads that parse and compare schemas for reads. The writer has one more.
 
-Parsers are Python code. More threads would not be faster and would delay the event loop.
+Parsers are Python code, so more threads would not be faster. Each of them delays an iteration of
+the event loop by 5 ms (`sys.getswitchinterval`). A single call into C is not interrupted: the
+JSON parser, or a collection of garbage that visits the parsed schemas. These calls are bounded by
+`odradek.registry.schemas.parsed.TEXT_BYTES_MAX`. Two threads that compared schemas of that size
+delayed the loop by 15 ms in the median and by 0.5 s at most.
 """
 
 PARSES_WAITING_MAX = 64
@@ -114,6 +119,9 @@ class Registry(Protocol):
     async def parse_off_loop(self, call: Callable[[], T]) -> T:
         """Return the result of a call that parses or compares schemas, from a thread."""
 
+    async def read_off_loop(self, read: Callable[[RegistryState], T]) -> T:
+        """Return the result of a long read of the state, from a thread."""
+
     async def catch_up(self) -> bool:
         """Apply the log up to the writer's offset. Return whether the state has changed."""
 
@@ -145,7 +153,7 @@ class RegistryService:
         leadership: The election of the writer.
         applied: Reports which records the state has applied.
         forwarder: Sends writes to the writer.
-        executor: The threads for `parse_off_loop`.
+        executor: The threads for `parse_off_loop` and `read_off_loop`, `PARSES_RUNNING_MAX`.
         clock: Measures the time that a write waits for a writer.
         timers: The pauses between two attempts of a write.
     """
@@ -204,13 +212,31 @@ class RegistryService:
         Raises:
             RegistryError: 503, more than `PARSES_WAITING_MAX` requests wait for a thread.
         """
+        async with self._thread():
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._executor, call)
+
+    async def read_off_loop(self, read: Callable[[RegistryState], T]) -> T:
+        """Return the result of a read that parses or compares schemas, from a thread.
+
+        The state does not change before the read has ended, so no write is completed in the
+        meantime. `parse_off_loop` has no such effect.
+
+        Raises:
+            RegistryError: 503, as for `parse_off_loop`, or the error of the read.
+        """
+        async with self._thread():
+            return await self._applied.read_in(self._executor, read)
+
+    @asynccontextmanager
+    async def _thread(self) -> AsyncIterator[None]:
+        """Wait until a thread of the executor is free, and occupy it."""
         if self._parses >= PARSES_RUNNING_MAX + PARSES_WAITING_MAX:
             raise RegistryError(OVERLOADED, "Too many schemas wait to be parsed")
         self._parses += 1
         try:
             async with self._parse_threads:
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._executor, call)
+                yield
         finally:
             self._parses -= 1
 
@@ -262,7 +288,7 @@ class RegistryService:
         if request.is_forwarded:
             raise unknown_leader()
         if request.may_skip_writer:
-            decision = self._decide_without_records(decide)
+            decision = await self._decide_without_records(decide)
             if decision is not None:
                 return decision.response
         url = await self._leadership.leader_url(refresh=refresh)
@@ -270,10 +296,10 @@ class RegistryService:
             raise unknown_leader()
         return await self._forward(url, request)
 
-    def _decide_without_records(self, decide: Decide) -> Decision | None:
+    async def _decide_without_records(self, decide: Decide) -> Decision | None:
         """Return the decision by the state of this instance, if it has nothing to write."""
         try:
-            decision = decide(self.state)
+            decision = await self.read_off_loop(decide)
         except RegistryError:
             # The writer may know newer records.
             return None

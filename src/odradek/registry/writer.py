@@ -43,7 +43,8 @@ class RegistryWriter:
     Args:
         producer: The producer, which has fenced its predecessors.
         applied: The state.
-        executor: The one thread on which the producer runs.
+        executor: The one thread on which the producer runs. Decisions run on it, too, because they
+            parse and compare schemas.
         lost: Receives the error after which the term ends.
     """
 
@@ -92,7 +93,7 @@ class RegistryWriter:
             if self._is_stopped:
                 raise unknown_leader()
             await self._apply_written()
-            decision = decide(self._applied.state)
+            decision = await self._applied.read_in(self._executor, decide)
             if decision.records:
                 self._written = await self._write(decision.records) + 1
                 await self._apply_written()

@@ -9,18 +9,16 @@ import pytest
 from odradek.registry.compatibility.levels import CompatibilityLevel
 from odradek.registry.configs import Config
 from odradek.registry.decisions.lookup import (
-    check_compatibility,
+    compatibility_check,
     find_version,
     get_version,
     latest_with_metadata,
     look_up,
 )
-from odradek.registry.decisions.parsing import PREVIOUS_TASKS_MAX, tasks_of_request
-from odradek.registry.decisions.tools import KnownFailures
 from odradek.registry.errors import RegistryErrorCode
 from odradek.registry.metadata import Metadata
 from odradek.registry.records import ConfigRecord, ContextRecord, SchemaRecord
-from odradek.registry.schemas.parsed import InvalidSchema, Reference, SchemaKind
+from odradek.registry.schemas.parsed import Reference
 from tests.registry.decisions.fakes import FakeParsers, Log, fake_tools, refused, request, subject
 
 A = subject("a")
@@ -214,7 +212,7 @@ def test_newest_version_with_the_properties_is_found(log: Log) -> None:
 
 
 def check(log: Log, text: str, version: int | None = None, **options: Any) -> dict[str, Any]:
-    return check_compatibility(log.state, fake_tools(), A, request(text), version, **options)
+    return compatibility_check(log.state, fake_tools(), A, request(text), version, **options)()
 
 
 def test_schema_is_compared_with_the_versions_of_the_level(log: Log) -> None:
@@ -249,46 +247,20 @@ def test_messages_are_returned_on_request(log: Log) -> None:
         check(log, "x!")
 
 
-# Parsing ahead.
+def test_a_check_does_not_use_the_state_when_it_runs(log: Log) -> None:
+    later = compatibility_check(log.state, fake_tools(), A, request("x"), verbose=True)
+    log.write(SchemaRecord("a", 4, 5, "x"))
+    assert later()["messages"] == ["version 2: y missing"]
+    assert check(log, "x") == {"is_compatible": True}
 
 
-def test_tasks_of_a_request_parse_all_that_its_decision_needs(log: Log) -> None:
-    tools, parsers = fake_tools(), FakeParsers()
-    schema = request("x y z")
-    for task in tasks_of_request(log.state, A, schema):
-        task.run(parsers)
-
-    check_compatibility(log.state, tools, A, schema)
-    look_up(log.state, tools.parsers, A, schema, deleted=True)
-
-    assert isinstance(tools.parsers, FakeParsers)
-    assert set(tools.parsers.parsed) <= set(parsers.parsed)
-
-
-def test_tasks_leave_out_schemas_that_cannot_be_resolved() -> None:
+def test_a_missing_reference_is_an_error_of_the_version_that_is_compared() -> None:
     log = Log()
     log.write(
-        SchemaRecord("a", 1, 1, "x"),
-        SchemaRecord("a", 2, 2, "y", references=(Reference("n", "missing", 1),)),
+        SchemaRecord("a", 1, 1, "x", references=(Reference("n", "missing", 1),)),
+        SchemaRecord("a", 2, 2, "x"),
     )
-    schema = request("z", references=(Reference("n", "missing", 1),))
-
-    assert [task.text for task in tasks_of_request(log.state, A, schema)] == ["x"]
-
-
-def test_a_text_that_is_not_valid_is_parsed_once() -> None:
-    parsers = FakeParsers()
-    known = KnownFailures(parsers)
-    for _ in range(2):
-        with pytest.raises(InvalidSchema, match="bad word"):
-            known.parse(SchemaKind.AVRO, "x?")
-    known.parse(SchemaKind.AVRO, "x?", stored=True)
-
-    assert parsers.parsed == ["x?", "x?"]
-
-
-def test_tasks_are_limited() -> None:
-    log = Log()
-    log.write(*(SchemaRecord("a", n, n, f"x{n}") for n in range(1, PREVIOUS_TASKS_MAX + 10)))
-
-    assert len(tasks_of_request(log.state, A, request(""))) == PREVIOUS_TASKS_MAX
+    assert check(log, "x") == {"is_compatible": True}
+    log.write(ConfigRecord("a", Config(level=CompatibilityLevel.BACKWARD_TRANSITIVE)))
+    with refused(RegistryErrorCode.INVALID_SCHEMA, "missing"):
+        check(log, "x")

@@ -56,7 +56,7 @@ class MemoryRegistry:
         self, decide: Callable[[RegistryState], Decision], request: ForwardableRequest
     ) -> JsonValue:
         self.requests.append(request)
-        decision = decide(self.state)
+        decision = await self.read_off_loop(decide)
         for record in decision.records:
             self.records.append(record)
             skipped = self.state.apply(decode(*encode(record)), self.state.offset + 1, TIMESTAMP_MS)
@@ -65,6 +65,9 @@ class MemoryRegistry:
 
     async def parse_off_loop(self, call: Callable[[], T]) -> T:
         return call()
+
+    async def read_off_loop(self, read: Callable[[RegistryState], T]) -> T:
+        return await self.parse_off_loop(lambda: read(self.state))
 
     async def catch_up(self) -> bool:
         return False

@@ -266,15 +266,15 @@ def compare_rest(
     """
     if is_false(writer) or is_false(reader):
         if not is_false(reader):
-            found.add(_K[f"{prefix}_ADDED"], keyword)
+            found.add(JsonDifferenceKind[f"{prefix}_ADDED"], keyword)
         elif not is_false(writer):
-            found.add(_K[f"{prefix}_REMOVED"], keyword)
+            found.add(JsonDifferenceKind[f"{prefix}_REMOVED"], keyword)
     elif writer is not None and reader is not None:
         yield from compare_into(found, writer, reader, keyword)
     elif reader is not None:
-        found.add(_K[f"{prefix}_NARROWED"], keyword)
+        found.add(JsonDifferenceKind[f"{prefix}_NARROWED"], keyword)
     elif writer is not None:
-        found.add(_K[f"{prefix}_EXTENDED"], keyword)
+        found.add(JsonDifferenceKind[f"{prefix}_EXTENDED"], keyword)
 
 
 def _compare_dependencies(found: Findings, writer: ObjectForm, reader: ObjectForm) -> Steps[None]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from odradek.registry.decisions.comparison import incompatibilities
+from odradek.registry.decisions.comparison import compared_versions, messages_of
 from odradek.registry.decisions.matching import matching_or_inheriting_version
-from odradek.registry.decisions.parsing import canonical, text_in_format
+from odradek.registry.decisions.parsing import task_of_request, text_in_format
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.decisions.tools import SchemaParsers, SchemaTools
 from odradek.registry.errors import (
@@ -125,17 +125,20 @@ def latest_with_metadata(
     raise schema_not_found()
 
 
-def check_compatibility(
+def compatibility_check(
     state: RegistryState,
     tools: SchemaTools,
     subject: QualifiedSubject,
     request: SchemaRequest,
     version: int | None = None,
     *,
-    normalize: bool = False,
     verbose: bool = False,
-) -> JsonObject:
-    """Return whether a schema is compatible: ``POST /compatibility/subjects/{subject}/versions``.
+) -> Callable[[], JsonObject]:
+    """Return a check of a schema: ``POST /compatibility/subjects/{subject}/versions``.
+
+    The check may take long. It has all that it needs from the state, so that a thread may run it.
+    It returns the response, and raises RegistryError: 42201 or 42209, the schema is not valid or
+    too large.
 
     Args:
         state: The state.
@@ -144,34 +147,31 @@ def check_compatibility(
         request: The schema.
         version: The version to compare with, -1 for the latest version, which may not exist, or
             None for the versions that the level of the subject demands.
-        normalize: Whether the text is normalized.
         verbose: Whether the response contains the messages. An invalid schema is one of them then.
 
     Raises:
-        RegistryError: 40402, the version does not exist. 42201 or 42209, the schema is not valid or
-            too large.
+        RegistryError: 40402, the version does not exist.
     """
-    versions = _compared_versions(state, subject, version)
+    versions = _requested_versions(state, subject, version)
     config = state.config_in_scope(subject)
-    try:
-        candidate = canonical(
-            state,
-            tools.parsers,
-            subject,
-            request,
-            normalize=normalize or bool(config.normalize),
-            stored=config.validate_new_schemas is False,
-        )
-        messages = incompatibilities(state, tools, config, candidate, versions)
-    except RegistryError as error:
-        if not verbose or error.code != RegistryErrorCode.INVALID_SCHEMA:
-            raise
-        messages = [error.message]
-    response: JsonObject = {"is_compatible": not messages}
-    return {**response, "messages": messages} if verbose else response
+    stored = config.validate_new_schemas is False
+    task = task_of_request(state, subject, request, stored=stored)
+    earlier = list(compared_versions(state, config, request.metadata, versions))
+
+    def check() -> JsonObject:
+        try:
+            messages = messages_of(tools, config, task.run(tools.parsers), earlier)
+        except RegistryError as error:
+            if not verbose or error.code != RegistryErrorCode.INVALID_SCHEMA:
+                raise
+            messages = [error.message]
+        response: JsonObject = {"is_compatible": not messages}
+        return {**response, "messages": messages} if verbose else response
+
+    return check
 
 
-def _compared_versions(
+def _requested_versions(
     state: RegistryState, subject: QualifiedSubject, version: int | None
 ) -> list[SchemaVersion]:
     if version is None:

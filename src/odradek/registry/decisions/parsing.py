@@ -1,14 +1,11 @@
-"""Schemas of requests and of the state in parsed form. Pure, but parsing takes milliseconds.
+"""Schemas of requests and of the state in parsed form. Pure, but parsing may take seconds.
 
-Decisions run on the event loop. A route collects `ParseTask` objects from the state first, and runs
-them in a thread. The cache of the parsers then has the results when the decision asks for them.
+A `ParseTask` has all that a parser needs from the state, so that a thread may run it.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.decisions.resolution import resolve
@@ -30,28 +27,30 @@ from odradek.registry.schemas.parsed import (
 from odradek.registry.state import RegistryState
 from odradek.registry.subjects import QualifiedSubject
 
-PREVIOUS_TASKS_MAX = 100
-"""Maximum number of earlier versions that `tasks_of_request` parses ahead of a decision."""
-
 
 @dataclass(frozen=True, slots=True)
 class ParseTask:
     """The arguments of a parser. Immutable, so that a thread may run it.
 
-    `stored` is true for a text that was registered before.
+    `stored` is true for a text that was registered before. `error` is the reason why there is
+    nothing to parse: a reference that does not exist, or an empty text of a request.
     """
 
     kind: str
     text: str
     references: tuple[ResolvedReference, ...]
     stored: bool
+    error: RegistryError | None = None
 
     def run(self, parsers: SchemaParsers) -> ParsedSchema:
         """Return the parsed schema.
 
         Raises:
-            RegistryError: 42201, the text or its kind is not valid. 42209, it is too large.
+            RegistryError: 42201, the text or its kind is not valid, or a reference is missing.
+                42209, the text is too large.
         """
+        if self.error is not None:
+            raise self.error
         if len(self.text.encode()) > TEXT_BYTES_MAX:
             raise schema_too_large()
         try:
@@ -62,6 +61,18 @@ class ParseTask:
             return parsers.parse(kind, self.text, self.references, stored=self.stored)
         except InvalidSchema as error:
             raise _invalid(self.kind, error) from error
+
+    def text_in(self, parsers: SchemaParsers, format_name: str) -> str:
+        """Return the text in a format. An unknown one is the canonical text, as in Confluent's.
+
+        Raises:
+            RegistryError: As for `run`.
+        """
+        parsed = self.run(parsers)
+        try:
+            return parsed.formatted(format_name)
+        except UnsupportedFormat:
+            return parsed.canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +130,7 @@ def canonical(
     Raises:
         RegistryError: 42201 or 42209, the schema is not valid or too large.
     """
-    if request.is_empty:
-        raise invalid_schema("Empty schema")
-    task, references = _task_of_request(state, subject, request, stored)
+    references, task = _resolved_request(state, subject, request, stored)
     parsed = task.run(parsers)
     is_normalized = normalize and not state.mode_in_scope(subject).is_import
     return Candidate(
@@ -163,63 +172,50 @@ def text_in_format(
     """
     if not format_name.strip():
         return version.text
-    parsed = stored_schema(state, parsers, version)
-    try:
-        return parsed.formatted(format_name)
-    except UnsupportedFormat:
-        return parsed.canonical
+    return task_of_version(state, version).text_in(parsers, format_name)
 
 
 def task_of_version(state: RegistryState, version: SchemaVersion) -> ParseTask:
-    """Return the task that parses a version.
-
-    Raises:
-        RegistryError: 42201, a reference is missing.
-    """
-    _, texts = _resolve(state, version.subject, version.kind, version.references, stored=True)
-    return ParseTask(version.kind, version.text, texts, stored=True)
+    """Return the task that parses a version."""
+    _, task = _task(
+        state, version.subject, version.kind, version.text, version.references, stored=True
+    )
+    return task
 
 
-def tasks_of_request(
-    state: RegistryState, subject: QualifiedSubject, request: SchemaRequest
-) -> list[ParseTask]:
-    """Return the tasks for a registration, a look-up or a compatibility check.
-
-    They are the text of the request and the newest versions of the subject, at most
-    `PREVIOUS_TASKS_MAX`. A schema whose references cannot be resolved is left out: the decision
-    reports it.
-    """
-    tasks: list[ParseTask] = []
-    for stored in (True, False):
-        with suppress(RegistryError):
-            tasks.append(_task_of_request(state, subject, request, stored)[0])
-    for version in islice(reversed(state.versions(subject)), PREVIOUS_TASKS_MAX):
-        with suppress(RegistryError):
-            tasks.append(task_of_version(state, version))
-    return [task for task in tasks if task.text.strip()]
+def task_of_request(
+    state: RegistryState, subject: QualifiedSubject, request: SchemaRequest, *, stored: bool
+) -> ParseTask:
+    """Return the task that parses a request. The arguments are those of `canonical`."""
+    return _resolved_request(state, subject, request, stored)[1]
 
 
-def _task_of_request(
+def _resolved_request(
     state: RegistryState, subject: QualifiedSubject, request: SchemaRequest, stored: bool
-) -> tuple[ParseTask, tuple[Reference, ...]]:
-    references, texts = _resolve(state, subject, request.kind, request.references, stored)
-    return ParseTask(request.kind, request.text, texts, stored), references
+) -> tuple[tuple[Reference, ...], ParseTask]:
+    """Return the references with numbers for latest versions, and the task."""
+    if request.is_empty:
+        error = invalid_schema("Empty schema")
+        return (), ParseTask(request.kind, request.text, (), stored, error)
+    return _task(state, subject, request.kind, request.text, request.references, stored=stored)
 
 
-def _resolve(
+def _task(
     state: RegistryState,
     subject: QualifiedSubject,
     kind: str,
+    text: str,
     references: tuple[Reference, ...],
+    *,
     stored: bool,
-) -> tuple[tuple[Reference, ...], tuple[ResolvedReference, ...]]:
+) -> tuple[tuple[Reference, ...], ParseTask]:
     if not references:
-        return (), ()
+        return (), ParseTask(kind, text, (), stored)
     try:
         resolved = resolve(state, subject, references, deleted=stored)
     except InvalidSchema as error:
-        raise _invalid(kind, error) from error
-    return resolved.references, resolved.texts
+        return references, ParseTask(kind, text, (), stored, _invalid(kind, error))
+    return resolved.references, ParseTask(kind, text, resolved.texts, stored)
 
 
 def _invalid(kind: str, error: InvalidSchema) -> RegistryError:

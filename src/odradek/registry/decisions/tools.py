@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from odradek.registry.compatibility.levels import CompatibilityLevel, EarlierVersion
-from odradek.registry.schemas.parsed import (
-    InvalidSchema,
-    ParsedSchema,
-    ResolvedReference,
-    SchemaKind,
-)
+from odradek.registry.schemas.parsed import ParsedSchema, ResolvedReference, SchemaKind
 
 
 class SchemaParsers(Protocol):
@@ -31,43 +26,6 @@ class SchemaParsers(Protocol):
         Raises:
             InvalidSchema: The text is not a valid schema of its kind.
         """
-
-
-class KnownFailures:
-    """Parsers for one request that parse a text which is not valid only once.
-
-    The cache of the parsers keeps valid schemas only.
-
-    Args:
-        parsers: The parsers.
-    """
-
-    def __init__(self, parsers: SchemaParsers) -> None:
-        self._parsers = parsers
-        self._messages: dict[tuple[object, ...], str] = {}
-
-    def parse(
-        self,
-        kind: SchemaKind,
-        text: str,
-        references: tuple[ResolvedReference, ...] = (),
-        *,
-        stored: bool = False,
-    ) -> ParsedSchema:
-        """Return the parsed schema.
-
-        Raises:
-            InvalidSchema: The text is not a valid schema of its kind.
-        """
-        key = (kind, text, references, stored)
-        message = self._messages.get(key)
-        if message is not None:
-            raise InvalidSchema(message)
-        try:
-            return self._parsers.parse(kind, text, references, stored=stored)
-        except InvalidSchema as error:
-            self._messages[key] = str(error)
-            raise
 
 
 class Incompatibilities(Protocol):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from odradek.registry.decisions.lookup import check_compatibility
-from odradek.registry.decisions.parsing import tasks_of_request
+from odradek.registry.decisions.lookup import compatibility_check
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.json_value import JsonValue
 from odradek.registry.routes.catch_up import repeated
-from odradek.registry.routes.formats import parse_ahead
 from odradek.registry.routes.requests import RegistryRequest
 from odradek.registry.routes.resources import ResourceTable
 from odradek.registry.service import Registry
@@ -29,24 +27,19 @@ class CompatibilityRoutes:
         }
 
     async def with_subject(self, request: RegistryRequest) -> JsonValue:
-        """Compare a schema as a registration would: ``normalize``, ``verbose``."""
+        """Compare a schema as a registration would: ``verbose``."""
         return await self._check(request, None)
 
     async def with_version(self, request: RegistryRequest) -> JsonValue:
-        """Compare a schema with one version: ``normalize``, ``verbose``."""
+        """Compare a schema with one version: ``verbose``."""
         return await self._check(request, request.version())
 
     async def _check(self, request: RegistryRequest, version: int | None) -> JsonValue:
-        query, state = request.query, self._registry.state
-        subject = state.resolve_alias(request.subject())
+        query = request.query
         schema = SchemaRequest.from_json(await request.json())
-        tools = await parse_ahead(self._registry, tasks_of_request(state, subject, schema))
-        return check_compatibility(
-            state,
-            tools,
-            subject,
-            schema,
-            version,
-            normalize=query.flag("normalize"),
-            verbose=query.flag("verbose"),
+        state = self._registry.state
+        subject = state.resolve_alias(request.subject())
+        check = compatibility_check(
+            state, self._registry.tools, subject, schema, version, verbose=query.flag("verbose")
         )
+        return await self._registry.parse_off_loop(check)

@@ -6,20 +6,16 @@ from functools import partial
 
 from odradek.registry.decisions.delete import delete_subject
 from odradek.registry.decisions.lookup import latest_with_metadata, look_up
-from odradek.registry.decisions.parsing import tasks_of_request
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.json_value import JsonValue
 from odradek.registry.routes.catch_up import repeated
-from odradek.registry.routes.formats import parse_ahead
+from odradek.registry.routes.formats import formatted_read
 from odradek.registry.routes.parameters import Page, QueryParameters
 from odradek.registry.routes.requests import RegistryRequest
 from odradek.registry.routes.resources import ResourceTable
 from odradek.registry.service import Registry
 from odradek.registry.state import Deleted
 from odradek.registry.subjects import CONTEXT_WILDCARD
-
-_NO_SCHEMA = SchemaRequest(text="")
-"""A request without a schema, for which `tasks_of_request` returns the subject's versions."""
 
 
 class SubjectRoutes:
@@ -49,18 +45,19 @@ class SubjectRoutes:
 
     async def look_up(self, request: RegistryRequest) -> JsonValue:
         """Return the version that has a schema: ``normalize``, ``format``, ``deleted``."""
-        query, state = request.query, self._registry.state
-        subject = state.resolve_alias(request.subject())
+        query, parsers = request.query, self._registry.tools.parsers
+        named = request.subject()
         schema = SchemaRequest.from_json(await request.json())
-        tools = await parse_ahead(self._registry, tasks_of_request(state, subject, schema))
-        return look_up(
-            state,
-            tools.parsers,
-            subject,
-            schema,
-            normalize=query.flag("normalize"),
-            deleted=query.flag("deleted"),
-            format_name=query.text("format"),
+        return await self._registry.read_off_loop(
+            lambda state: look_up(
+                state,
+                parsers,
+                state.resolve_alias(named),
+                schema,
+                normalize=query.flag("normalize"),
+                deleted=query.flag("deleted"),
+                format_name=query.text("format"),
+            )
         )
 
     async def latest_with_metadata(self, request: RegistryRequest) -> JsonValue:
@@ -68,18 +65,19 @@ class SubjectRoutes:
 
         Parameters: ``key`` and ``value``, each once for a property, ``deleted``, ``format``.
         """
-        query, state = request.query, self._registry.state
-        subject = state.resolve_alias(request.subject())
-        tools = self._registry.tools
-        if query.text("format").strip():
-            tools = await parse_ahead(self._registry, tasks_of_request(state, subject, _NO_SCHEMA))
-        return latest_with_metadata(
-            state,
-            tools.parsers,
-            subject,
-            dict(zip(query.texts("key"), query.texts("value"), strict=False)),
-            deleted=query.flag("deleted"),
-            format_name=query.text("format"),
+        query, parsers = request.query, self._registry.tools.parsers
+        named = request.subject()
+        return await formatted_read(
+            self._registry,
+            query,
+            lambda state: latest_with_metadata(
+                state,
+                parsers,
+                state.resolve_alias(named),
+                dict(zip(query.texts("key"), query.texts("value"), strict=False)),
+                deleted=query.flag("deleted"),
+                format_name=query.text("format"),
+            ),
         )
 
     async def delete(self, request: RegistryRequest) -> JsonValue:

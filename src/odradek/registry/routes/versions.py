@@ -6,13 +6,12 @@ from functools import partial
 
 from odradek.registry.decisions.delete import delete_version
 from odradek.registry.decisions.lookup import find_version, get_version
-from odradek.registry.decisions.parsing import tasks_of_request
 from odradek.registry.decisions.register import register
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.errors import subject_not_found
 from odradek.registry.json_value import JsonValue
 from odradek.registry.routes.catch_up import repeated
-from odradek.registry.routes.formats import formatted_text, parse_ahead, parse_for_format
+from odradek.registry.routes.formats import formatted_read, formatted_text
 from odradek.registry.routes.parameters import SCHEMAS_LIMIT, Page, QueryParameters
 from odradek.registry.routes.requests import RegistryRequest
 from odradek.registry.routes.resources import ResourceTable
@@ -59,11 +58,9 @@ class VersionRoutes:
 
     async def register(self, request: RegistryRequest) -> JsonValue:
         """Register a schema: ``normalize``, ``format``, ``force``."""
-        query, state = request.query, self._registry.state
+        query, tools = request.query, self._registry.tools
         named = request.subject()
         schema = SchemaRequest.from_json(await request.json())
-        tasks = tasks_of_request(state, state.resolve_alias(named), schema)
-        tools = await parse_ahead(self._registry, tasks)
         return await self._registry.write(
             lambda state: register(
                 state,
@@ -79,18 +76,20 @@ class VersionRoutes:
 
     async def one(self, request: RegistryRequest) -> JsonValue:
         """Return a version: ``format``, ``referenceFormat``, ``deleted``."""
-        query, state = request.query, self._registry.state
-        deleted = query.flag("deleted")
-        version = self._version(request, deleted=deleted)
-        await parse_for_format(self._registry, version, query)
-        return get_version(
-            state,
-            self._registry.tools.parsers,
-            version.subject,
-            version.version,
-            deleted=deleted,
-            format_name=query.text("format"),
-            qualified_references=query.text("referenceFormat") == "qualified",
+        query, parsers = request.query, self._registry.tools.parsers
+        named, number = request.subject(), request.version()
+        return await formatted_read(
+            self._registry,
+            query,
+            lambda state: get_version(
+                state,
+                parsers,
+                state.resolve_alias(named),
+                number,
+                deleted=query.flag("deleted"),
+                format_name=query.text("format"),
+                qualified_references=query.text("referenceFormat") == "qualified",
+            ),
         )
 
     async def text(self, request: RegistryRequest) -> EncodedJson:
