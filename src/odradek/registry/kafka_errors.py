@@ -55,6 +55,8 @@ async def joined(thread: threading.Thread, timeout_s: float) -> bool:
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(is_over.set)
 
-    threading.Thread(target=wait, name=f"{thread.name}-end", daemon=True).start()
+    waiter = threading.Thread(target=wait, name=f"{thread.name}-end", daemon=True)
+    waiter.start()
     await is_over.wait()
+    waiter.join()  # the call above was its last one
     return not thread.is_alive()
