@@ -116,7 +116,7 @@ class Instance:
             IDENTITY,
             self.leadership,
             self.applied,
-            Forwarder(client),
+            Forwarder(lambda: client),
             executor,
             self.clock,
             PromptTimers(),
@@ -361,7 +361,7 @@ def test_forwarder_reports_errors(response: httpx.Response | httpx.HTTPError, co
     async def main() -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as client:
             with pytest.raises(RegistryError) as raised:
-                await Forwarder(client).forward(WRITER_URL, REQUEST)
+                await Forwarder(lambda: client).forward(WRITER_URL, REQUEST)
         assert raised.value.code == code
 
     asyncio.run(main())
@@ -374,7 +374,7 @@ def test_forwarder_reports_a_request_that_was_not_sent() -> None:
     async def main() -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
             with pytest.raises(WriterUnreachable):
-                await Forwarder(client).forward(WRITER_URL, REQUEST)
+                await Forwarder(lambda: client).forward(WRITER_URL, REQUEST)
 
     asyncio.run(main())
 
@@ -389,7 +389,7 @@ def test_forwarded_request_has_the_headers_of_the_client_and_its_own() -> None:
     async def main() -> None:
         request = ForwardableRequest("DELETE", "/subjects/a%2Fb", {"x-request-id": "7"}, b"")
         async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as client:
-            forwarded = await Forwarder(client).forward(f"{WRITER_URL}/", request)
+            forwarded = await Forwarder(lambda: client).forward(f"{WRITER_URL}/", request)
         assert (forwarded.value, forwarded.offset) == ([1], 12)
 
     asyncio.run(main())

@@ -8,13 +8,15 @@ records of the write are at or below this offset.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-import httpx
+from typing import TYPE_CHECKING
 
 from odradek.registry.errors import RegistryError, forwarding_failed
 from odradek.registry.json_value import JsonFields, JsonValue, WrongType
+
+if TYPE_CHECKING:
+    import httpx
 
 FORWARD_HEADER = "x-forward"
 """Marks a forwarded request, which is never forwarded again."""
@@ -80,11 +82,18 @@ class Forwarder:
     """Sends writes to the URL of the writer.
 
     Args:
-        client: The HTTP client, such as one from `forwarding_client`. The caller closes it.
+        make_client: Returns the HTTP client for all requests, such as `forwarding_client`. Most
+            instances are the writer and need none.
     """
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
+    def __init__(self, make_client: Callable[[], httpx.AsyncClient]) -> None:
+        self._make_client = make_client
+        self._client: httpx.AsyncClient | None = None
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._client is not None:
+            await self._client.aclose()
 
     async def forward(self, url: str, request: ForwardableRequest) -> ForwardedResponse:
         """Return the writer's response.
@@ -98,6 +107,10 @@ class Forwarder:
             RegistryError: The writer's error, or 50003 if it is unknown whether the writer has
                 executed the request.
         """
+        import httpx
+
+        if self._client is None:
+            self._client = self._make_client()
         headers = {
             **request.headers,
             "content-type": _CONTENT_TYPE,
@@ -120,6 +133,8 @@ class Forwarder:
 
 def forwarding_client() -> httpx.AsyncClient:
     """Return an HTTP client for requests between the instances of a registry."""
+    import httpx
+
     return httpx.AsyncClient(
         timeout=httpx.Timeout(RESPONSE_TIMEOUT_S, connect=WRITER_CONNECT_TIMEOUT_S),
         limits=httpx.Limits(max_connections=CONNECTIONS_MAX),

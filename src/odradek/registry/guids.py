@@ -34,7 +34,8 @@ def guid_of(
         if part is not None:
             digest.update(PRESENT)
             digest.update("".join(part.hash_parts()).encode())
-    return str(uuid.UUID(bytes=digest.digest()))
+    name = digest.hexdigest()
+    return f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:]}"
 
 
 def parse_guid(text: str) -> str | None:

@@ -13,8 +13,6 @@ import logging
 import socket
 from dataclasses import dataclass
 
-import httpx
-
 from odradek import __version__
 from odradek.environment.clock import Clock, SystemClock
 from odradek.environment.executors import Executors, Pool
@@ -154,7 +152,7 @@ class RegistryServer:
             await parts.http.stop()
             await parts.election.stop(LEAVE_TIMEOUT_S)
             await parts.log.close(READER_TIMEOUT_S)
-            await parts.client.aclose()
+            await parts.forwarder.aclose()
         elif self._listener is not None:
             self._listener.close()
         await self._end_pools(self._writer_pool, self._parse_pool)
@@ -212,20 +210,20 @@ class RegistryServer:
             self._timers,
             self._fail,
         )
-        client = forwarding_client()
+        forwarder = Forwarder(forwarding_client)
         service = RegistryService(
             state,
             Parsers(),
             Identity(topic.cluster_id, settings.group, __version__),
             election,
             applied,
-            Forwarder(client),
+            forwarder,
             self._parse_pool,
             self._clock,
             self._timers,
         )
         http = HttpServer(create_app(service), self._listener)
-        return _Parts(applied, log, election, client, http)
+        return _Parts(applied, log, election, forwarder, http)
 
     async def _read_log(self, applied: AppliedLog) -> None:
         """Return when the log was read to its end. Raise the failure of a thread."""
@@ -270,7 +268,7 @@ class _Parts:
     applied: AppliedLog
     log: SchemasLog
     election: WriterElection
-    client: httpx.AsyncClient
+    forwarder: Forwarder
     http: HttpServer
 
 

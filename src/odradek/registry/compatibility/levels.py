@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from odradek.registry.compatibility import avro, json_schema, protobuf
 from odradek.registry.schemas.parsed import ParsedSchema, SchemaKind
 
 OLD_SCHEMA_CHARACTERS_MAX = 10 * 1024
@@ -127,9 +126,16 @@ def _details(old: EarlierVersion) -> list[str]:
 
 
 def _check_of(kind: SchemaKind) -> Callable[..., list[str]]:
-    checks: dict[SchemaKind, Callable[..., list[str]]] = {
-        SchemaKind.AVRO: avro.check,
-        SchemaKind.JSON: json_schema.check,
-        SchemaKind.PROTOBUF: protobuf.check,
-    }
-    return checks[kind]
+    match kind:
+        case SchemaKind.AVRO:
+            from odradek.registry.compatibility import avro
+
+            return avro.check
+        case SchemaKind.JSON:
+            from odradek.registry.compatibility import json_schema
+
+            return json_schema.check
+        case SchemaKind.PROTOBUF:
+            from odradek.registry.compatibility import protobuf
+
+            return protobuf.check

@@ -1,4 +1,8 @@
-"""Parses a schema of any kind, and keeps parsed schemas in a cache that is limited in bytes."""
+"""Parses a schema of any kind, and keeps parsed schemas in a cache that is limited in bytes.
+
+The libraries of a kind are imported by the first schema of this kind, because a start needs none of
+them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-from odradek.registry.schemas import avro, json_schema, protobuf
 from odradek.registry.schemas.parsed import ParsedSchema, ResolvedReference, SchemaKind
 
 CACHE_BYTES_MAX = 24 * 1_048_576
@@ -42,15 +45,6 @@ class Parsers:
     """
 
     def __init__(self, cache_bytes_max: int = CACHE_BYTES_MAX) -> None:
-        self._parsers: dict[SchemaKind, Parse] = {
-            SchemaKind.AVRO: avro.parse,
-            SchemaKind.JSON: json_schema.parse,
-            SchemaKind.PROTOBUF: protobuf.parse,
-        }
-        self._stored_parsers: dict[SchemaKind, Parse] = {
-            **self._parsers,
-            SchemaKind.AVRO: avro.parse_stored,
-        }
         self._cache_bytes_max = cache_bytes_max
         self._lock = Lock()
         self._cached: OrderedDict[_Key, ParsedSchema] = OrderedDict()
@@ -82,8 +76,7 @@ class Parsers:
             if found is not None:
                 self._cached.move_to_end(key)
                 return found
-        parse = self._stored_parsers[kind] if stored else self._parsers[kind]
-        parsed = parse(text, references)
+        parsed = _parser(kind, stored)(text, references)
         self._keep(key, parsed)
         return parsed
 
@@ -99,3 +92,19 @@ class Parsers:
             while self._cached_bytes > self._cache_bytes_max:
                 oldest, _ = self._cached.popitem(last=False)
                 self._cached_bytes -= oldest.weight()
+
+
+def _parser(kind: SchemaKind, stored: bool) -> Parse:
+    match kind:
+        case SchemaKind.AVRO:
+            from odradek.registry.schemas import avro
+
+            return avro.parse_stored if stored else avro.parse
+        case SchemaKind.JSON:
+            from odradek.registry.schemas import json_schema
+
+            return json_schema.parse
+        case SchemaKind.PROTOBUF:
+            from odradek.registry.schemas import protobuf
+
+            return protobuf.parse
