@@ -55,6 +55,27 @@ async def register(client: httpx.AsyncClient, subject: str, schema: str = AVRO) 
     return schema_id
 
 
+def test_responses_are_sent_without_a_wait_for_acknowledgements(kafka: Broker) -> None:
+    """asyncio turns Nagle's algorithm off if the listener names its protocol."""
+
+    async def test(server: RegistryServer, client: httpx.AsyncClient) -> None:
+        assert (await client.get("/")).status_code == 200
+        found = [
+            each.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for each in _transports(server)
+        ]
+        assert found and all(found)
+
+    run(options(kafka.bootstrap_servers), test)
+
+
+def _transports(server: RegistryServer) -> list[asyncio.Transport]:
+    """Return the open connections of the HTTP server."""
+    assert server._parts is not None
+    connections = server._parts.http._server.server_state.connections
+    return [each.transport for each in connections]
+
+
 def test_a_registered_schema_is_read_again_after_a_restart(kafka: Broker) -> None:
     ids: list[int] = []
 

@@ -275,7 +275,8 @@ class _Parts:
 def _bound(host: str, port: int) -> socket.socket:
     """Return a bound socket that does not listen yet, so that connections are refused."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
+    # asyncio turns Nagle's algorithm off for sockets with this protocol only.
+    listener = socket.socket(family, proto=socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
