@@ -14,7 +14,7 @@ from odradek.registry.schemas.json_schema import parse
 from odradek.registry.schemas.parsed import InvalidSchema
 from tests.registry.json_documents import VALUES, SchemaMaker, ValueMaker
 
-PAIRS = 2_000
+PAIRS = 500
 
 
 def disjoint(one: Any, two: Any) -> bool:

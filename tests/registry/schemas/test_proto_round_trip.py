@@ -28,7 +28,7 @@ from tests.registry.proto_equality import comparable
 from tests.registry.proto_models import descriptor
 from tests.registry.proto_pairs import SchemaMaker, is_valid, proto_pairs
 
-EXAMPLES = 25
+EXAMPLES = 10
 """Each example runs protoc two or three times, which takes 0.1 s a run."""
 
 KNOWN = [
