@@ -1,9 +1,10 @@
 """Schemas by id from the registry, against a bare Starlette route that returns as many bytes.
 
-`python -m benchmarks.registry_reads` alternates pairs of runs. Both servers run on uvicorn with the
-same settings, each in a process of its own. The registry has 10,000 schemas, and the requests go
-around `IDS` of them. The figures are requests a second and requests a second of the server's CPU
-time. The client may be the slower part of a run, so the second figure is the ratio to judge.
+`make evidence-registry-reads`, or `python -m benchmarks.registry_reads`, alternates pairs of runs.
+Both servers run on uvicorn and uvloop with the same settings, each in a process of its own. The
+registry has 10,000 schemas, and the requests go around `IDS` of them. The figures are requests a
+second and requests a second of the server's CPU time. The client may be the slower part of a run,
+so the second figure is the ratio to judge.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TypeVar
 
 from starlette.applications import Starlette
@@ -23,8 +25,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from benchmarks.processes import cpu_nanoseconds, memory_bytes
-from benchmarks.tables import MIB, median
+from benchmarks.processes import cpu_nanoseconds
+from benchmarks.tables import median
+from odradek.broker.main import loop_factory
 from odradek.registry.app import create_app
 from odradek.registry.compatibility.levels import incompatibilities
 from odradek.registry.decisions.tools import SchemaTools
@@ -36,12 +39,14 @@ from odradek.registry.routes.encoded_schemas import EncodedSchemas
 from odradek.registry.schemas.parsers import Parsers
 from odradek.registry.service import Decide, Identity
 from odradek.registry.state import RegistryState
+from testkit.peer.artifacts import ROOT
 
 KINDS = ("bare", "registry")
 SCHEMAS = 10_000
 IDS = 1_000
 PAIRS = 9
 REQUESTS = 20_000
+METRICS = ("requests_s", "requests_cpu_s")
 CONNECTIONS = 16
 TIMESTAMP_MS = 1_700_000_000_000
 ACCEPT = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json"
@@ -57,7 +62,7 @@ class FilledRegistry:
         self.tools = SchemaTools(Parsers(), incompatibilities)
         self.identity = Identity("cluster", "group", "0")
         for number in range(1, SCHEMAS + 1):
-            record = SchemaRecord(f"subject-{number:06}", 1, number, _text(number))
+            record = SchemaRecord(f"subject-{number:06}", 1, number, schema_text(number))
             self.state.apply(record, number - 1, TIMESTAMP_MS)
 
     async def write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
@@ -73,7 +78,7 @@ class FilledRegistry:
         return False
 
 
-def _text(number: int) -> str:
+def schema_text(number: int) -> str:
     """Return an Avro schema with 20 fields, whose length does not depend on the number."""
     fields = [{"name": f"field_{n:02}", "type": "string", "default": ""} for n in range(20)]
     record = {"type": "record", "name": f"Record{number:06}", "fields": fields}
@@ -95,7 +100,7 @@ def bare_app() -> Starlette:
 async def serve(kind: str) -> None:
     """Print the port and serve until the process is terminated."""
     app = bare_app() if kind == "bare" else create_app(FilledRegistry())
-    listener = socket.socket()
+    listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     server = HttpServer(app, listener)
     await server.start()
@@ -132,54 +137,57 @@ def _request(schema_id: int) -> bytes:
     ).encode()
 
 
-def measure(server: subprocess.Popen[str], port: int) -> tuple[float, float]:
-    """Return requests a second, and requests a second of the server's CPU time."""
-    began, cpu = time.perf_counter(), cpu_nanoseconds(server.pid)
-    asyncio.run(load(port, REQUESTS))
-    elapsed = time.perf_counter() - began
-    return REQUESTS / elapsed, REQUESTS * 1e9 / (cpu_nanoseconds(server.pid) - cpu)
+class Servers:
+    """Both servers, each in a process of its own. `with` ends them."""
 
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._pids: dict[str, int] = {}
+        self._ports: dict[str, int] = {}
 
-def compare() -> None:
-    """Print all values, the medians and the ratios."""
-    servers = {
-        kind: subprocess.Popen(
+    def __enter__(self) -> Servers:
+        with ExitStack() as stack:
+            for kind in KINDS:
+                self._start(kind, stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _start(self, kind: str, stack: ExitStack) -> None:
+        server = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.registry_reads", "serve", kind],
             stdout=subprocess.PIPE,
             text=True,
+            cwd=ROOT,
         )
-        for kind in KINDS
-    }
-    try:
-        ports = {kind: int(_line(server)) for kind, server in servers.items()}
-        for kind, server in servers.items():
-            measure(server, ports[kind])
-        values: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
-        for pair in range(PAIRS):
-            for kind in KINDS if pair % 2 == 0 else KINDS[::-1]:
-                values[kind].append(measure(servers[kind], ports[kind]))
-        _print(values)
-        for kind, server in servers.items():
-            print(f"{kind}: {memory_bytes(server.pid) / MIB:.1f} MiB")
-    finally:
-        for server in servers.values():
-            server.terminate()
-            server.wait()
+        stack.enter_context(server)
+        stack.callback(server.terminate)
+        assert server.stdout is not None
+        self._pids[kind] = server.pid
+        self._ports[kind] = int(server.stdout.readline())
+
+    def pair(self, number: int, requests: int) -> dict[str, dict[str, float]]:
+        """Return the figures of both servers. Every second pair begins with the registry."""
+        order = KINDS if number % 2 else KINDS[::-1]
+        return {kind: self._measure(kind, requests) for kind in order}
+
+    def _measure(self, kind: str, requests: int) -> dict[str, float]:
+        """Return requests a second, and requests a second of the server's CPU time."""
+        pid = self._pids[kind]
+        began, cpu = time.perf_counter(), cpu_nanoseconds(pid)
+        asyncio.run(load(self._ports[kind], requests))
+        elapsed = time.perf_counter() - began
+        return {
+            "requests_s": requests / elapsed,
+            "requests_cpu_s": requests * 1e9 / (cpu_nanoseconds(pid) - cpu),
+        }
 
 
-def _line(server: subprocess.Popen[str]) -> str:
-    assert server.stdout is not None
-    return server.stdout.readline()
-
-
-def _print(values: dict[str, list[tuple[float, float]]]) -> None:
-    for index, name in enumerate(("requests/s", "requests/CPU-s")):
-        columns = {kind: [value[index] for value in values[kind]] for kind in KINDS}
-        for kind, column in columns.items():
-            print(f"{name} {kind}: {' '.join(f'{value:.0f}' for value in column)}")
-        pairs = zip(columns["registry"], columns["bare"], strict=True)
-        ratios = [registry / bare for registry, bare in pairs]
-        print(f"{name} registry/bare: median {median(ratios):.3f}")
+def ratios(pairs: list[dict[str, dict[str, float]]], metric: str) -> list[float]:
+    """Return the registry's figure divided by that of the bare route, for each pair."""
+    return [pair["registry"][metric] / pair["bare"][metric] for pair in pairs]
 
 
 def main() -> None:
@@ -187,11 +195,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.registry_reads")
     parser.add_argument("command", nargs="?", choices=["compare", "serve"], default="compare")
     parser.add_argument("kind", nargs="?", choices=KINDS, default="registry")
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--requests", type=int, default=REQUESTS)
     options = parser.parse_args()
     if options.command == "serve":
-        asyncio.run(serve(options.kind))
-    else:
-        compare()
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(serve(options.kind))
+    with Servers() as servers:
+        servers.pair(0, options.requests)
+        pairs = [servers.pair(n, options.requests) for n in range(1, options.pairs + 1)]
+    for metric in METRICS:
+        for kind in KINDS:
+            print(metric, kind, " ".join(f"{pair[kind][metric]:.0f}" for pair in pairs))
+        print(metric, f"registry/bare: median {median(ratios(pairs, metric)):.3f}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from benchmarks.evidence import (
     paper,
     planted_bugs,
     process_faults,
+    registry,
     simulations,
     time_slices,
 )
@@ -56,6 +57,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         cluster_growth.ClusterGrowth(),
         cluster_growth.ClusterGrowthMeasured(),
         time_slices.TimeSlices(),
+        registry.RegistryReads(),
+        registry.RegistryStart(),
+        registry.RegistryVerdicts(),
+        registry.RegistryKills(),
         simulations.Simulations(),
         planted_bugs.PlantedBugs(),
     )
