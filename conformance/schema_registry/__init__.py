@@ -1,0 +1,1 @@
+"""Odradek's schema registry with the clients of other authors."""
