@@ -33,7 +33,7 @@ from confluent_kafka.schema_registry import (
 )
 
 KINDS = {"avsc": "AVRO", "json": "JSON", "proto": "PROTOBUF"}
-REFERENCES = {"avsc": "shop.Order", "json": "order.json", "proto": "order.proto"}
+REFERENCES = {"avsc": "shop.Order", "json": "http://shop.example/order.json", "proto": "order.proto"}
 
 
 async def done(value: Any) -> Any:

@@ -20,7 +20,7 @@ var (
 	Endings    = []string{"avsc", "json", "proto"}
 	Kinds      = map[string]string{"avsc": "AVRO", "json": "JSON", "proto": "PROTOBUF"}
 	OfFormat   = map[string]string{"avro": "avsc", "json": "json", "protobuf": "proto"}
-	References = map[string]string{"avsc": "shop.Order", "json": "order.json", "proto": "order.proto"}
+	References = map[string]string{"avsc": "shop.Order", "json": "http://shop.example/order.json", "proto": "order.proto"}
 )
 
 // Order is a value of the second schema. Note is empty in the first one.
