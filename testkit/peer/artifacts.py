@@ -9,6 +9,7 @@ from pathlib import Path
 
 KAFKA_VERSION = "4.3.0"
 TOOLS_39_VERSION = "3.9.1"
+FLINK_VERSION = "1.20.0"
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CACHE = ROOT / ".cache"
@@ -39,6 +40,14 @@ def program_class_path() -> str:
     if not directory.is_dir():
         fetch(directory, "programs.xml", "-DexcludeTransitive=true")
     return f"{directory}{os.sep}*{os.pathsep}{kafka_class_path()}"
+
+
+def flink_registry_class_path() -> str:
+    """Return the class path of Flink's Avro format, which has Confluent's client of a registry."""
+    directory = CACHE / f"flink-registry-{FLINK_VERSION}"
+    if not directory.is_dir():
+        fetch(directory, "flink_registry.xml")
+    return f"{directory}{os.sep}*"
 
 
 def java_command(
