@@ -82,7 +82,7 @@ def main() -> None:
         sys.exit(run_part(PARTS[options.part], options.seed))
     suites = tuple(options.only) or suites_of(options.target)
     if left_out := [each for each in suites if each not in suites_of(options.target)]:
-        parser.error(f"{', '.join(left_out)} start brokers of their own: use --target {BROKER}")
+        parser.error(f"{', '.join(left_out)} cannot run on this target: use --target {BROKER}")
     if options.verb == "list":
         list_cases(suites, options.subset)
         return

@@ -98,9 +98,12 @@ def _commit(run: Run | None) -> str:
 
 def _left_out(report: Report, suites: Suites, target: str) -> Iterator[str]:
     """Yield paragraphs with the suites that the table lacks or has for one broker only."""
-    own = [suite for suite in suites[BROKER] if suite not in suites[target]]
-    if own:
+    own = [suite for suite in suites[BROKER] if suite not in suites[CLUSTER]]
+    if own and target != BROKER:
         yield f"\nThese suites only start brokers of their own, on one broker: {', '.join(own)}.\n"
+    spared = [suite for suite in suites[CLUSTER] if suite not in suites[target]]
+    if spared and target == KILLS:
+        yield f"\nThese suites do not run while brokers are killed: {', '.join(spared)}.\n"
     for name in NAMES:
         missing = [suite for suite in suites[target] if suite not in report.runs[name]]
         if missing:

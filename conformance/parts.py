@@ -20,6 +20,7 @@ GROUPS = {
         "aiokafka",
         "cross",
         "go_and_node",
+        "schema_registry",
         "franz_go",
         "kafka_python_suite",
     ),

@@ -49,12 +49,20 @@ class Suite:
         numbered: Whether it needs NUMBERED.
         stopped: Whether it runs after the end of the brokers.
         starts_brokers: Whether it only starts brokers of its own. It does not run on clusters.
+        killed: Whether it also runs while brokers are killed.
     """
 
     name: str
     numbered: bool = False
     stopped: bool = False
     starts_brokers: bool = False
+    killed: bool = True
+
+    def runs_on(self, target: str) -> bool:
+        """Whether the suite runs on a target."""
+        return target == BROKER or not (
+            self.starts_brokers or (target == KILLS and not self.killed)
+        )
 
 
 ALL = (
@@ -76,6 +84,8 @@ ALL = (
     Suite("kafka_streams"),
     Suite("kafka_connect"),
     Suite("go_and_node"),
+    # Each client has its own way to treat the errors of a registry without a broker.
+    Suite("schema_registry", killed=False),
     Suite("spark"),
     Suite("stopped", stopped=True),
     Suite("franz_go"),
@@ -95,7 +105,7 @@ class Plan:
 
 def suites_of(target: str) -> tuple[str, ...]:
     """Return the names of the suites that run on a target."""
-    return tuple(each.name for each in ALL if target == BROKER or not each.starts_brokers)
+    return tuple(each.name for each in ALL if each.runs_on(target))
 
 
 def run_all(

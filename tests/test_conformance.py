@@ -122,7 +122,11 @@ def test_suites_that_start_their_own_brokers_run_on_one_broker_only() -> None:
     left_out = set(run.SUITES) - set(run.suites_of(CLUSTER))
     assert left_out == {"from_kafka", "moving_in", "cluster_tools"}
     assert run.suites_of(BROKER) == run.SUITES
-    assert run.suites_of(KILLS) == run.suites_of(CLUSTER)
+
+
+def test_clients_of_a_registry_do_not_run_while_brokers_are_killed() -> None:
+    assert set(run.suites_of(CLUSTER)) - set(run.suites_of(KILLS)) == {"schema_registry"}
+    assert set(run.suites_of(KILLS)) <= set(run.suites_of(CLUSTER))
 
 
 def test_the_same_seed_gives_both_clusters_the_same_kills() -> None:

@@ -95,8 +95,8 @@ def _records(
             for client in writers:
                 topic = topics[client.name]
                 create_topic(context.bootstrap, topic)
-                words = (context.bootstrap, form, topic, client.short)
-                _run(client, commands[client.name], "write", registry, calls, *words)
+                written = (context.bootstrap, form, topic, client.short)
+                _run(client, commands[client.name], "write", registry, calls, *written)
             expected = {topics[each.name]: _orders(each.short) for each in writers}
             for client in readers:
                 words = (context.bootstrap, form, str(ORDERS), *topics.values())
@@ -120,13 +120,18 @@ def _run(
         done = stacks.run(
             [*command, scenario, recorder.url, str(SCHEMAS), *arguments], timeout_s=PROGRAM_S
         )
-    calls.add(client, recorder.exchanges)
     output = (done.stdout + done.stderr)[-OUTPUT_CHARACTERS:]
     assert done.returncode == 0, f"{client.name}: {scenario}: {output}"
+    check(client, scenario, recorder, calls)
+    return done.stdout
+
+
+def check(client: Client, scenario: str, recorder: Recorder, calls: Calls) -> None:
+    """Add the requests of a program to `calls`. Fail if the registry refused one by itself."""
+    calls.add(client, recorder.exchanges)
     assert not recorder.failures, recorder.failures
     wrong = unexpected(recorder.exchanges)
     assert not wrong, f"{client.name}: {scenario}: {wrong}"
-    return done.stdout
 
 
 def _orders(name: str) -> list[dict[str, object]]:

@@ -139,9 +139,7 @@ def _java(work: Path) -> list[str]:
 
 
 CLIENTS = (
-    Client(
-        "confluent-kafka-python", "py", _python(), scenarios=tuple(SCENARIOS), ci=True
-    ),
+    Client("confluent-kafka-python", "py", _python(), scenarios=tuple(SCENARIOS), ci=True),
     Client(
         "confluent-kafka-python, asyncio",
         "py asyncio",

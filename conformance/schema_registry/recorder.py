@@ -85,9 +85,7 @@ class Recorder:
             each.cancel()
         await asyncio.gather(*open_ones, return_exceptions=True)
 
-    async def _connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             ours, theirs = await asyncio.open_connection(*self._registry)
             conversation = Conversation(self.exchanges.append)

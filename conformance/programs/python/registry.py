@@ -33,11 +33,15 @@ from confluent_kafka.schema_registry import (
 )
 
 KINDS = {"avsc": "AVRO", "json": "JSON", "proto": "PROTOBUF"}
-REFERENCES = {"avsc": "shop.Order", "json": "http://shop.example/order.json", "proto": "order.proto"}
+REFERENCES = {
+    "avsc": "shop.Order",
+    "json": "http://shop.example/order.json",
+    "proto": "order.proto",
+}
 
 
 async def done(value: Any) -> Any:
-    """Return the result of a call to the plain client, or wait for the one of the asyncio client."""
+    """Return a result of the plain client, or wait for one of the asyncio client."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -101,7 +105,9 @@ class Scenarios:
         assert await done(client.get_compatibility()) == "BACKWARD"
         for ending in KINDS:
             first = self.schema(f"order_1.{ending}")
-            second, wrong = (self.schema(f"{each}.{ending}") for each in ("order_2", "incompatible"))
+            second, wrong = (
+                self.schema(f"{each}.{ending}") for each in ("order_2", "incompatible")
+            )
             await done(client.register_schema(ending, first))
             assert await done(client.test_compatibility(ending, second))
             assert not await done(client.test_compatibility(ending, wrong, 1, verbose=True))
@@ -138,7 +144,9 @@ class Scenarios:
         await done(client.register_schema("orders", schema))
         await self.expect(40402, lambda: client.get_version("orders", 9))
         await self.expect(42202, lambda: client.get_version("orders", 0))
-        await self.expect(40403, lambda: client.lookup_schema("orders", self.schema("order_2.avsc")))
+        await self.expect(
+            40403, lambda: client.lookup_schema("orders", self.schema("order_2.avsc"))
+        )
         await self.expect(40408, lambda: client.get_config("orders"))
         await self.expect(40409, lambda: client.get_mode("orders"))
         await self.expect(42203, lambda: client.set_compatibility("orders", "SOME"))
@@ -236,9 +244,7 @@ class Scenarios:
     async def associations(self) -> None:
         """Call the methods whose endpoints are not implemented. Each gets the error of a path."""
         client = self._client
-        request = AssociationCreateOrUpdateRequest(
-            "orders", "cluster", "1", "topic", []
-        )
+        request = AssociationCreateOrUpdateRequest("orders", "cluster", "1", "topic", [])
         await self.expect(404, lambda: client.create_association(request))
         await self.expect(
             404, lambda: client.get_associations_by_resource_name("orders", "cluster")

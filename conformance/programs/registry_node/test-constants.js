@@ -1,0 +1,7 @@
+// The configuration of the released tests of @confluentinc/schemaregistry, with the URL of the
+// environment in the place of localhost:8081.
+'use strict'
+const baseURLs = [process.env.ODRADEK_CONFORMANCE_REGISTRY]
+const clientConfig = { baseURLs, isForward: false, cacheCapacity: 512, cacheLatestTtlSecs: 60 }
+
+module.exports = { clientConfig }
