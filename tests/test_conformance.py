@@ -340,6 +340,19 @@ def test_the_page_names_what_was_not_run() -> None:
     assert "Not run with Odradek: kcat, spark.\n" in killed
 
 
+def test_the_page_names_suites_that_do_not_run_while_brokers_are_killed() -> None:
+    suites = {
+        BROKER: ("kcat", "schema_registry"),
+        CLUSTER: ("kcat", "schema_registry"),
+        KILLS: ("kcat",),
+    }
+    shown = page.page({each: _report() for each in TARGETS}, suites)
+    sentence = "These suites do not run while brokers are killed: schema_registry.\n"
+    assert shown.count(sentence) == 1
+    assert sentence in shown.partition("## Results while brokers are killed")[2]
+    assert "only start brokers of their own, on one broker" not in shown
+
+
 COLUMNS = ("one broker", "killed brokers")
 
 

@@ -53,9 +53,11 @@ SCENARIOS = {
     "contexts": "contexts",
     "settings": "configs and modes",
     "contracts": "metadata and rules",
+    "generated": "schemas that serializers register, with imports",
     "associations": "associations get 404",
 }
-WITHOUT_ASSOCIATIONS = tuple(each for each in SCENARIOS if each != "associations")
+REQUESTS = tuple(each for each in SCENARIOS if each not in ("generated", "associations"))
+"""The scenarios of a client without serializers that register schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Client:
     name: str
     short: str
     command: Callable[[Path], list[str]]
-    scenarios: tuple[str, ...] = WITHOUT_ASSOCIATIONS
+    scenarios: tuple[str, ...] = REQUESTS
     writes: tuple[str, ...] = tuple(FORMATS)
     reads: tuple[str, ...] = tuple(FORMATS)
     ci: bool = False
@@ -147,7 +149,7 @@ CLIENTS = (
         scenarios=tuple(SCENARIOS),
         ci=True,
     ),
-    Client("confluent-kafka-go", "go", _go("confluent")),
+    Client("confluent-kafka-go", "go", _go("confluent"), scenarios=(*REQUESTS, "generated")),
     Client(
         "franz-go sr",
         "franz",

@@ -241,6 +241,17 @@ class Scenarios:
             40403, lambda: client.get_latest_with_metadata("orders", {"owner": "others"})
         )
 
+    async def generated(self) -> None:
+        serdes = registry_serdes.Serdes(self._client, self._directory, is_async=self._is_async)
+        await serdes.register_imports(self._class({"url": self._url}))
+        found = await done(self._client.get_latest_version("events-value", fmt="serialized"))
+        assert [each.name for each in found.schema.references] == ["order_1.proto"]
+        assert await done(self._client.get_subjects()) == ["events-value", "order_1.proto"]
+        order = self.schema("order_1.avsc")
+        await done(self._client.register_schema("order", order))
+        reference = SchemaReference("shop.Order", "order", 1)
+        await serdes.use_latest(self.schema("line.avsc", references=[reference]))
+
     async def associations(self) -> None:
         """Call the methods whose endpoints are not implemented. Each gets the error of a path."""
         client = self._client

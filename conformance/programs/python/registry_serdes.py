@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import grpc_tools
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.schema_registry import (
     avro,
@@ -22,6 +23,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from grpc_tools import protoc
 
 AWAY_S = 150.0
+KNOWN_TYPES = Path(grpc_tools.__file__).parent / "_proto"
 PREFIXES = {
     "avro": ("Avro", avro),
     "json": ("JSON", json_schema),
@@ -50,8 +52,7 @@ class Serdes:
             if version == 2:
                 value["note"] = "a note"
             context = SerializationContext(topic, MessageField.VALUE, headers=[])
-            data = serializer(self._message(form, version, value), context)
-            data = await data if inspect.isawaitable(data) else data
+            data = await _made(serializer(self._message(form, version, value), context))
             producer.produce(topic, data, headers=context.headers or None)
         assert producer.flush(AWAY_S) == 0
 
@@ -69,11 +70,38 @@ class Serdes:
                 continue
             assert message.error() is None, message.error()
             context = SerializationContext(topic, MessageField.VALUE, message.headers())
-            value = deserializer(message.value(), context)
-            value = await value if inspect.isawaitable(value) else value
-            found.append(self._plain(value))
+            found.append(self._plain(await _made(deserializer(message.value(), context))))
         consumer.close()
         return found
+
+    async def register_imports(self, reader: Any) -> None:
+        """Serialize a message whose file imports another one. The serializer registers both.
+
+        The deserializer needs a client of its own, `reader`. The serializer's client keeps the text
+        of the registration's response, and the deserializer takes it for a descriptor.
+        """
+        kind = _message_type(self._directory, "event.proto", "shop.Event")
+        event = kind(counts={"a": 2**40}, name="a name", level=1)
+        event.order.id = "one"
+        event.at.seconds = 1_800_000_000
+        event.parts.add(name="a part")
+        conf = {"use.deprecated.format": False}
+        context = SerializationContext("events", MessageField.VALUE)
+        options = {**conf, "normalize.schemas": True}
+        serialize = await _made(self._class("protobuf", "Serializer")(kind, self._client, options))
+        deserialize = await _made(self._class("protobuf", "Deserializer")(kind, conf, reader))
+        assert await _made(deserialize(await _made(serialize(event, context)), context)) == event
+
+    async def use_latest(self, line: Any) -> None:
+        """Serialize with the latest version of a subject, whose schema has a reference."""
+        await _made(self._client.register_schema("lines-value", line))
+        conf = {"auto.register.schemas": False, "use.latest.version": True}
+        context = SerializationContext("lines", MessageField.VALUE)
+        serialize = await _made(self._class("avro", "Serializer")(self._client, None, conf=conf))
+        latest = {"use.latest.version": True}
+        deserialize = await _made(self._class("avro", "Deserializer")(self._client, conf=latest))
+        value = {"order": {"id": "one", "amount": 1}, "number": 2}
+        assert await _made(deserialize(await _made(serialize(value, context)), context)) == value
 
     def _class(self, form: str, role: str) -> Any:
         prefix, module = PREFIXES[form]
@@ -91,7 +119,7 @@ class Serdes:
             made = cls(self._text(form, version), self._client, conf=conf)
         else:
             made = cls(self._client, self._text(form, version), conf=conf)
-        return await made if inspect.isawaitable(made) else made
+        return await _made(made)
 
     async def _deserializer(self, form: str) -> Any:
         cls = self._class(form, "Deserializer")
@@ -101,7 +129,7 @@ class Serdes:
             made = cls(None, schema_registry_client=self._client)
         else:
             made = cls(self._client)
-        return await made if inspect.isawaitable(made) else made
+        return await _made(made)
 
     def _text(self, form: str, version: int) -> str:
         return (self._directory / f"order_{version}.{ENDINGS[form]}").read_text(encoding="utf-8")
@@ -116,17 +144,23 @@ class Serdes:
         return dict(json.loads(json_format.MessageToJson(value)))
 
     def _type(self, version: int) -> Any:
-        return _message_type(self._directory, f"order_{version}.proto")
+        return _message_type(self._directory, f"order_{version}.proto", "shop.Order")
+
+
+async def _made(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
 
 
 @functools.cache
-def _message_type(directory: Path, name: str) -> Any:
-    """Return the class of the message Order. protoc compiles the file."""
+def _message_type(directory: Path, name: str, message: str) -> Any:
+    """Return the class of a message. protoc compiles the file."""
     with tempfile.TemporaryDirectory() as work:
         out = Path(work) / "set"
-        code = protoc.main(["protoc", f"-I{directory}", f"--descriptor_set_out={out}", name])
+        options = [f"-I{directory}", f"-I{KNOWN_TYPES}", "--include_imports"]
+        code = protoc.main(["protoc", *options, f"--descriptor_set_out={out}", name])
         assert code == 0, name
         files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
     pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(files.file[0].SerializeToString())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
+    for file in files.file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(message))

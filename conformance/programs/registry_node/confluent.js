@@ -15,21 +15,51 @@ const SERIALIZERS = {
   protobuf: [registry.ProtobufSerializer, registry.ProtobufDeserializer],
 }
 
+const Type = wkt.FieldDescriptorProto_Type
+const Label = wkt.FieldDescriptorProto_Label
+
+/** Return fields with the numbers from 1. */
+function fields(...rows) {
+  return rows.map(([name, type, more], at) => ({
+    name, type, number: at + 1, label: Label.OPTIONAL, jsonName: name, ...more,
+  }))
+}
+
+/** Return the file with the message Order of a version. */
+function orderFile(number) {
+  const rows = [['id', Type.STRING], ['amount', Type.INT32], ['note', Type.STRING]]
+  return create(wkt.FileDescriptorProtoSchema, {
+    name: `order_${number}.proto`, package: 'shop', syntax: 'proto3',
+    messageType: [{ name: 'Order', field: fields(...rows.slice(0, number + 1)) }],
+  })
+}
+
 /** Return the descriptor of the message Order of a version. */
 function order(number) {
-  const { Type, Label } = {
-    Type: wkt.FieldDescriptorProto_Type,
-    Label: wkt.FieldDescriptorProto_Label,
+  return createFileRegistry(orderFile(number), () => undefined).getMessage('shop.Order')
+}
+
+/** Return the registry of the message Event, whose file imports two others. */
+function events() {
+  const timestamp = 'google/protobuf/timestamp.proto'
+  const event = {
+    name: 'Event',
+    field: fields(
+      ['order', Type.MESSAGE, { typeName: '.shop.Order' }],
+      ['at', Type.MESSAGE, { typeName: '.google.protobuf.Timestamp' }],
+      ['name', Type.STRING, { oneofIndex: 0 }],
+      ['number', Type.INT32, { oneofIndex: 0 }],
+      ['parts', Type.MESSAGE, { typeName: '.shop.Event.Part', label: Label.REPEATED }],
+    ),
+    oneofDecl: [{ name: 'source' }],
+    nestedType: [{ name: 'Part', field: fields(['name', Type.STRING]) }],
   }
-  const fields = [['id', Type.STRING], ['amount', Type.INT32], ['note', Type.STRING]]
-  const field = fields.slice(0, number + 1).map(([name, type], at) => ({
-    name, type, number: at + 1, label: Label.OPTIONAL, jsonName: name,
-  }))
   const file = create(wkt.FileDescriptorProtoSchema, {
-    name: `order_${number}.proto`, package: 'shop', syntax: 'proto3',
-    messageType: [{ name: 'Order', field }],
+    name: 'event.proto', package: 'shop', syntax: 'proto3',
+    dependency: [timestamp, 'order_1.proto'], messageType: [event],
   })
-  return createFileRegistry(file, () => undefined).getMessage('shop.Order')
+  const known = { [timestamp]: wkt.file_google_protobuf_timestamp, 'order_1.proto': orderFile(1) }
+  return createFileRegistry(file, (name) => known[name])
 }
 
 class Scenarios {
@@ -189,6 +219,41 @@ class Scenarios {
     const [kept] = found.ruleSet.domainRules
     same('rule', [kept.name, kept.type, kept.expr], [rule.name, rule.type, rule.expr])
     await fails(40403, this.client.getLatestWithMetadata('orders', { owner: 'others' }, false))
+  }
+
+  /** Serialize values with schemas that the serializers make from the values. */
+  async generated() {
+    for (const format of ['avro', 'json']) {
+      const [Serializer, Deserializer] = SERIALIZERS[format]
+      const conf = { autoRegisterSchemas: true, normalizeSchemas: true }
+      const serializer = new Serializer(this.client, SerdeType.VALUE, conf)
+      const deserializer = new Deserializer(this.client, SerdeType.VALUE, {})
+      const value = { id: 'one', amount: 1.5, tags: ['a'], inner: { is: true } }
+      const data = await serializer.serialize(format, value)
+      const found = await deserializer.deserialize(format, data)
+      same(format, JSON.parse(JSON.stringify(found)), value)
+    }
+    await this.registerImports()
+  }
+
+  /** Serialize a message whose file imports another one. The serializer registers both. */
+  async registerImports() {
+    const known = events()
+    const conf = { autoRegisterSchemas: true, registry: createMutableRegistry(known) }
+    const serializer = new registry.ProtobufSerializer(this.client, SerdeType.VALUE, conf)
+    const deserializer = new registry.ProtobufDeserializer(this.client, SerdeType.VALUE, {})
+    const event = create(known.getMessage('shop.Event'), {
+      order: { id: 'one', amount: 1 }, at: { seconds: 1_800_000_000n },
+      source: { case: 'name', value: 'a name' }, parts: [{ name: 'a part' }],
+    })
+    const found = await deserializer.deserialize(
+      'events', await serializer.serialize('events', event))
+    same('order', [found.order.id, found.order.amount], ['one', 1])
+    same('time', Number(found.at.seconds), 1_800_000_000)
+    same('source', found.source, { case: 'name', value: 'a name' })
+    same('part', found.parts[0].name, 'a part')
+    const latest = await this.client.getLatestSchemaMetadata('events-value')
+    same('reference', latest.references.at(-1).name, 'order_1.proto')
   }
 
   /** Call the methods whose endpoints are not implemented. Each gets the error of a path. */

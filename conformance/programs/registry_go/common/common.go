@@ -88,9 +88,17 @@ func Text(directory, name string) string {
 
 // Message returns the descriptor of the message Order of a version.
 func Message(directory string, version int) *desc.MessageDescriptor {
+	return message(directory, fmt.Sprintf("order_%d.proto", version), "shop.Order")
+}
+
+// Event returns the descriptor of a message with imports.
+func Event(directory string) *desc.MessageDescriptor {
+	return message(directory, "event.proto", "shop.Event")
+}
+
+func message(directory, file, name string) *desc.MessageDescriptor {
 	parser := protoparse.Parser{ImportPaths: []string{directory}}
-	name := fmt.Sprintf("order_%d.proto", version)
-	return Must(parser.ParseFiles(name))[0].FindMessage("shop.Order")
+	return Must(parser.ParseFiles(file))[0].FindMessage(name)
 }
 
 // Number returns the integer of a word.

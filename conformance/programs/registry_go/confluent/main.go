@@ -224,8 +224,8 @@ func main() {
 	map[string]func(){
 		"lookups": s.lookups, "compatibility": s.compatibility, "references": s.references,
 		"errors": s.errors, "deletes": s.deletes, "contexts": s.contexts, "settings": s.settings,
-		"contracts": s.contracts,
-		"write":     func() { s.write(arguments[0], arguments[1], arguments[2], arguments[3]) },
+		"contracts": s.contracts, "generated": s.generated,
+		"write": func() { s.write(arguments[0], arguments[1], arguments[2], arguments[3]) },
 		"read": func() {
 			for _, topic := range arguments[3:] {
 				s.read(arguments[0], arguments[1], common.Number(arguments[2]), topic)

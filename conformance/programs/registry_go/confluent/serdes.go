@@ -119,3 +119,47 @@ func (s *scenarios) read(bootstrap, form string, count int, topic string) {
 	}
 	common.Check(consumer.Close())
 }
+
+// generated serializes values with schemas that the serializers make from Go's types.
+func (s *scenarios) generated() {
+	order := common.Order{ID: "one", Amount: 1, Note: "a note"}
+	var found common.Order
+	avroSerializer := common.Must(avrov2.NewSerializer(
+		s.client, serde.ValueSerde, avrov2.NewSerializerConfig()))
+	data := common.Must(avroSerializer.Serialize("avro", &order))
+	avroDeserializer := common.Must(avrov2.NewDeserializer(
+		s.client, serde.ValueSerde, avrov2.NewDeserializerConfig()))
+	common.Check(avroDeserializer.DeserializeInto("avro", data, &found))
+	common.Same("Avro", found, order)
+
+	config := jsonschema.NewSerializerConfig()
+	config.EnableValidation, config.NormalizeSchemas = true, true
+	jsonSerializer := common.Must(jsonschema.NewSerializer(s.client, serde.ValueSerde, config))
+	data = common.Must(jsonSerializer.Serialize("json", &order))
+	jsonDeserializer := common.Must(jsonschema.NewDeserializer(
+		s.client, serde.ValueSerde, jsonschema.NewDeserializerConfig()))
+	found = common.Order{}
+	common.Check(jsonDeserializer.DeserializeInto("json", data, &found))
+	common.Same("JSON", found, order)
+	s.registerImports()
+}
+
+// registerImports serializes a message whose file imports another one. The serializer registers
+// both.
+func (s *scenarios) registerImports() {
+	kind := common.Event(s.directory).UnwrapMessage()
+	event := dynamicpb.NewMessage(kind)
+	text := `{"order": {"id": "one"}, "at": "2027-01-15T08:00:00Z", "counts": {"a": "7"},
+		"name": "a name", "parts": [{"name": "a part"}], "level": "HIGH"}`
+	common.Check(protojson.Unmarshal([]byte(text), event))
+	serializer := common.Must(protobuf.NewSerializer(
+		s.client, serde.ValueSerde, protobuf.NewSerializerConfig()))
+	data := common.Must(serializer.Serialize("events", event))
+	deserializer := common.Must(protobuf.NewDeserializer(
+		s.client, serde.ValueSerde, protobuf.NewDeserializerConfig()))
+	common.Check(deserializer.ProtoRegistry.RegisterMessage(dynamicpb.NewMessageType(kind)))
+	found := common.Must(deserializer.Deserialize("events", data)).(proto.Message)
+	common.SameJSON("Protobuf", string(common.Must(protojson.Marshal(found))), text)
+	latest := must(s.client.GetLatestSchemaMetadata("events-value"))
+	common.Same("reference", latest.References[len(latest.References)-1].Name, "order_1.proto")
+}
