@@ -143,6 +143,7 @@ def test_a_registry_that_is_not_reached_is_a_failure_of_the_proxy() -> None:
             [],
             False,
         ),
+        ("//dek-registry/v1/keks?deleted=true", "GET /dek-registry/v1/keks", ["deleted"], False),
         ("/unknown/a", "GET /unknown/a", [], False),
     ],
 )

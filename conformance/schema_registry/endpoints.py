@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from conformance.report import DOCS
 from conformance.schema_registry.exchanges import Exchange
 
 PAGE = DOCS / "registry-endpoints.md"
 _LINE = re.compile(r"^\| `([A-Z]+) (/\S*)` \|", re.M)
+_SLASHES = re.compile("//+")
 _PREFIX = re.compile(r"/contexts/[^/]+(?=/)")
 UNSUPPORTED = (
     "/associations",
@@ -23,7 +24,9 @@ UNSUPPORTED = (
     "/associations/resources/{id}",
     "/dek-registry/v1/keks",
     "/dek-registry/v1/keks/{kek}",
+    "/dek-registry/v1/keks/{kek}/deks",
     "/dek-registry/v1/keks/{kek}/deks/{subject}",
+    "/dek-registry/v1/keks/{kek}/deks/{subject}/versions/{version}",
 )
 """Paths that respond with 404 with every method."""
 REFUSED = (405, 406, 415)
@@ -55,15 +58,15 @@ def supported() -> tuple[str, ...]:
 
 def call_of(exchange: Exchange) -> Call:
     """Return the call of a request. An unknown path stands for itself."""
-    parts = urlsplit(exchange.target)
-    path, prefixes = _PREFIX.subn("", parts.path, count=1)
+    whole, _, query = exchange.target.partition("?")
+    path, prefixes = _PREFIX.subn("", _SLASHES.sub("/", whole), count=1)
     path = "/" + path.strip("/")
     known = [each.partition(" ")[2] for each in supported()]
     for template in (*known, *UNSUPPORTED):
         if _pattern(template).fullmatch(path):
             path = template
             break
-    names = frozenset(name for name, _ in parse_qsl(parts.query, keep_blank_values=True))
+    names = frozenset(name for name, _ in parse_qsl(query, keep_blank_values=True))
     return Call(f"{exchange.method} {path}", names, bool(prefixes))
 
 

@@ -31,6 +31,9 @@ from confluent_kafka.schema_registry import (
     SchemaRegistryError,
     ServerConfig,
 )
+from confluent_kafka.schema_registry.rules.encryption.dek_registry.dek_registry_client import (
+    DekRegistryClient,
+)
 
 KINDS = {"avsc": "AVRO", "json": "JSON", "proto": "PROTOBUF"}
 REFERENCES = {
@@ -252,8 +255,8 @@ class Scenarios:
         reference = SchemaReference("shop.Order", "order", 1)
         await serdes.use_latest(self.schema("line.avsc", references=[reference]))
 
-    async def associations(self) -> None:
-        """Call the methods whose endpoints are not implemented. Each gets the error of a path."""
+    async def unsupported(self) -> None:
+        """Call methods whose endpoints are not implemented. Each gets the error of a path."""
         client = self._client
         request = AssociationCreateOrUpdateRequest("orders", "cluster", "1", "topic", [])
         await self.expect(404, lambda: client.create_association(request))
@@ -261,6 +264,12 @@ class Scenarios:
             404, lambda: client.get_associations_by_resource_name("orders", "cluster")
         )
         await self.expect(404, lambda: client.delete_associations("1"))
+        if not self._is_async:  # the asyncio client has no client for keys
+            keys = DekRegistryClient({"url": self._url})
+            await self.expect(404, lambda: keys.get_kek("kek"))
+            await self.expect(404, lambda: keys.register_kek("kek", "local-kms", "1"))
+            await self.expect(404, lambda: keys.get_dek("kek", "orders"))
+            await self.expect(404, lambda: keys.register_dek("kek", "orders", "material"))
 
     async def write(self, bootstrap: str, form: str, topic: str, name: str) -> None:
         serdes = registry_serdes.Serdes(self._client, self._directory, is_async=self._is_async)

@@ -256,8 +256,8 @@ class Scenarios {
     same('reference', latest.references.at(-1).name, 'order_1.proto')
   }
 
-  /** Call the methods whose endpoints are not implemented. Each gets the error of a path. */
-  async associations() {
+  /** Call methods whose endpoints are not implemented. Each gets the error of a path. */
+  async unsupported() {
     const c = this.client
     const request = {
       resourceName: 'orders', resourceNamespace: 'cluster', resourceId: '1', resourceType: 'topic',
@@ -266,6 +266,11 @@ class Scenarios {
     await fails(404, c.createAssociation(request))
     await fails(404, c.getAssociationsByResourceName('orders', 'cluster', null, [], null, 0, -1))
     await fails(404, c.deleteAssociations('1', null, null, false))
+    const keys = registry.DekRegistryClient.newClient({ baseURLs: [this.url] })
+    await fails(404, keys.getKek('kek', false))
+    await fails(404, keys.registerKek('kek', 'local-kms', '1', false))
+    await fails(404, keys.getDek('kek', 'orders', 'AES256_GCM', 1, false))
+    await fails(404, keys.registerDek('kek', 'orders', 'AES256_GCM', 1, 'material'))
   }
 
   /** Return the messages. Avro and JSON use the latest version, and Protobuf registers its own. */

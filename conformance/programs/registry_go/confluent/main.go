@@ -11,6 +11,7 @@ import (
 
 	"github.com/confluentinc/confluent-kafka-go/v2/schemaregistry"
 	"github.com/confluentinc/confluent-kafka-go/v2/schemaregistry/rest"
+	"github.com/confluentinc/confluent-kafka-go/v2/schemaregistry/rules/encryption/deks"
 )
 
 var must = common.Must[schemaregistry.SchemaMetadata]
@@ -217,6 +218,21 @@ func (s *scenarios) contracts() {
 	fails(40403, missing, err)
 }
 
+// unsupported calls methods whose endpoints are not implemented. Each gets the error of a path.
+func (s *scenarios) unsupported() {
+	keys := common.Must(deks.NewClient(schemaregistry.NewConfig(s.url)))
+	kek, err := keys.GetKek("kek", false)
+	fails(404, kek, err)
+	kek, err = keys.RegisterKek("kek", "local-kms", "1", nil, "", false)
+	fails(404, kek, err)
+	dek, err := keys.GetDekVersion("kek", "orders", 1, "AES256_GCM", false)
+	fails(404, dek, err)
+	dek, err = keys.GetDek("kek", "orders", "AES256_GCM", false)
+	fails(404, dek, err)
+	dek, err = keys.RegisterDek("kek", "orders", "AES256_GCM", "material")
+	fails(404, dek, err)
+}
+
 func main() {
 	url, directory, arguments := os.Args[2], os.Args[3], os.Args[4:]
 	s := &scenarios{url: url, directory: directory}
@@ -224,7 +240,7 @@ func main() {
 	map[string]func(){
 		"lookups": s.lookups, "compatibility": s.compatibility, "references": s.references,
 		"errors": s.errors, "deletes": s.deletes, "contexts": s.contexts, "settings": s.settings,
-		"contracts": s.contracts, "generated": s.generated,
+		"contracts": s.contracts, "generated": s.generated, "unsupported": s.unsupported,
 		"write": func() { s.write(arguments[0], arguments[1], arguments[2], arguments[3]) },
 		"read": func() {
 			for _, topic := range arguments[3:] {
