@@ -10,8 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conformance.harness import Context
-from conformance.schema_registry import cases, page, record, versions
+from conformance.harness import Context, Outcome
+from conformance.known import KNOWN
+from conformance.schema_registry import cases, page, record, released, versions
 from conformance.schema_registry.endpoints import (
     UNSUPPORTED,
     Call,
@@ -236,6 +237,38 @@ def test_each_client_has_cases_for_its_scenarios_and_formats() -> None:
     assert [name for name in names if name.startswith("each client reads")] == [
         f"each client reads {title} of all" for title in FORMATS.values()
     ]
+
+
+def test_each_released_test_has_a_result_with_the_message_of_its_failure() -> None:
+    found = {
+        "testResults": [
+            {
+                "name": "/a/schemaregistry-client.spec.js",
+                "assertionResults": [
+                    {"title": "one", "status": "passed", "duration": 1500, "failureMessages": []},
+                    {
+                        "title": "two",
+                        "status": "failed",
+                        "duration": None,
+                        "failureMessages": ["x"],
+                    },
+                ],
+            }
+        ]
+    }
+    head = "@confluentinc/schemaregistry's schemaregistry-client: "
+    assert list(released._outcomes(found)) == [
+        Outcome(f"{head}one", "passed", 1.5),
+        Outcome(f"{head}two", "failed", 0.0, "x"),
+    ]
+    output = "=== RUN TestClient\n--- FAIL: TestClient (1.18s)\n    a reason\nFAIL\n"
+    assert released.RESULT.findall(output) == [("FAIL", "TestClient", "1.18")]
+
+
+def test_known_failures_are_cases_of_released_tests() -> None:
+    known = [name for suite, name in KNOWN if suite == "schema_registry"]
+    assert len(known) == 2
+    assert all(name.startswith("@confluentinc/schemaregistry's ") for name in known)
 
 
 # --- page ---
