@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
-from confluent_kafka import TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from odradek.registry import schemas_topic
+from odradek.registry import schemas_topic, server
 from odradek.registry.kafka_settings import HIDDEN, KafkaSettings, RefusedSetting
-from odradek.registry.schemas_topic import BrokersUnavailable, RefusedTopic, prepare_topic
-from odradek.testing import Broker, Cluster
+from odradek.registry.schemas_topic import (
+    BrokersUnavailable,
+    RefusedTopic,
+    UnknownTopic,
+    prepare_topic,
+)
+from odradek.testing import Broker, Cluster, Registry
 from testkit.peer.server import free_ports
 
 TIMEOUT_S = 120.0
@@ -70,6 +77,51 @@ def test_a_topic_of_another_name_is_used(kafka: Broker) -> None:
     kafka.create_topic("schemas.test", config={"cleanup.policy": "compact"})
     topic = prepare_topic(KafkaSettings(kafka.bootstrap_servers, "schemas.test"))
     assert not topic.is_created
+
+
+def unknown_to_the_first_broker(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let the first request for configs reach a broker without the metadata of the topic.
+
+    Returns:
+        The topics of the requests that have been sent.
+    """
+    describe = AdminClient.describe_configs
+    asked: list[str] = []
+
+    def described(
+        self: AdminClient, resources: list[ConfigResource], **options: float
+    ) -> dict[ConfigResource, Future[object]]:
+        asked.extend(each.name for each in resources)
+        if len(asked) > 1:
+            return dict(describe(self, resources, **options))
+        failed: Future[object] = Future()
+        failed.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        return dict.fromkeys(resources, failed)
+
+    monkeypatch.setattr(AdminClient, "describe_configs", described)
+    return asked
+
+
+def test_a_topic_that_a_broker_does_not_know_yet_is_no_refusal(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown_to_the_first_broker(monkeypatch)
+    settings = KafkaSettings(kafka.bootstrap_servers)
+    with pytest.raises(UnknownTopic) as raised:
+        prepare_topic(settings)
+    line = str(raised.value)
+    assert "does not know the new topic '_schemas' yet" in line and "\n" not in line
+    assert prepare_topic(settings).cluster_id
+
+
+def test_a_registry_waits_until_all_brokers_know_its_new_topic(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "START_RETRY_S", 0.01)
+    asked = unknown_to_the_first_broker(monkeypatch)
+    with Registry(kafka) as registry:
+        assert registry.url
+    assert asked == ["_schemas", "_schemas"]
 
 
 def test_missing_brokers_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

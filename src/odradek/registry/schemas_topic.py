@@ -38,6 +38,10 @@ class BrokersUnavailable(InstanceFailure):
     """No broker has executed a request. A later attempt may succeed."""
 
 
+class UnknownTopic(BrokersUnavailable):
+    """A broker has not received the metadata of the new topic. A later attempt may succeed."""
+
+
 @dataclass(frozen=True, slots=True)
 class SchemasTopic:
     """The topic after the check.
@@ -58,7 +62,7 @@ def prepare_topic(settings: KafkaSettings) -> SchemasTopic:
         RefusedTopic: The topic has more than one partition, or is not compacted, or the brokers
             refuse a request.
         RefusedSetting: A Kafka property is not valid.
-        BrokersUnavailable: No broker has responded.
+        BrokersUnavailable: No broker has responded, or one does not know the new topic yet.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -188,6 +192,11 @@ class _TopicCheck:
             Kafka.LEADER_NOT_AVAILABLE,
         ):
             return self._no_response()
+        if error.code() == Kafka.UNKNOWN_TOPIC_OR_PART:
+            return UnknownTopic(
+                f"A broker at {self._settings.bootstrap_servers} does not know the new topic"
+                f" '{self._topic}' yet. Start the registry again when the brokers list the topic."
+            )
         text = self._settings.hide(error.str())
         return RefusedTopic(
             f"The brokers at {self._settings.bootstrap_servers} refuse a request about {subject}:"
