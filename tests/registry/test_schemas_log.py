@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from odradek.environment.clock import SystemClock
 from odradek.registry import schemas_log
 from odradek.registry.kafka_settings import KafkaSettings
+from odradek.registry.log_identity import LogLost
 from odradek.registry.records import Foreign, ModeRecord, NoopRecord, encode
-from odradek.registry.schemas_log import LogBatch, LogEntry, LogLost, SchemasLog
+from odradek.registry.schemas_log import LogBatch, LogEntry, SchemasLog
 from odradek.registry.schemas_topic import prepare_topic
 from odradek.testing import Broker
 

@@ -44,7 +44,8 @@ def test_a_missing_topic_is_created_with_one_compacted_partition(kafka: Broker) 
     assert configs(kafka.bootstrap_servers)["cleanup.policy"] == "compact"
     again = prepare_topic(KafkaSettings(kafka.bootstrap_servers))
     assert not again.is_created
-    assert again.cluster_id == topic.cluster_id
+    assert again.identity == topic.identity
+    assert topic.topic_id
 
 
 @pytest.mark.parametrize("brokers", [2, 4])

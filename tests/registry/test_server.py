@@ -15,11 +15,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from odradek.environment.clock import ManualClock
+from odradek.registry import log_identity
 from odradek.registry import server as server_module
 from odradek.registry.election import URL_LENGTH_MAX
 from odradek.registry.kafka_settings import KafkaSettings, RefusedSetting
+from odradek.registry.log_identity import LogLost
 from odradek.registry.records import SchemaRecord, encode
-from odradek.registry.schemas_log import LogLost
 from odradek.registry.schemas_topic import BrokersUnavailable, RefusedTopic, prepare_topic
 from odradek.registry.server import RefusedAddress, RegistryServer, ServerOptions
 from odradek.testing import Broker
@@ -179,6 +180,41 @@ def test_a_topic_that_was_deleted_and_created_again_ends_the_instance(kafka: Bro
         await asyncio.to_thread(admin.delete_topics(["_schemas"])["_schemas"].result, TIMEOUT_S)
         await asyncio.to_thread(prepare_topic, KafkaSettings(kafka.bootstrap_servers))
         with pytest.raises(LogLost):
+            async with asyncio.timeout(TIMEOUT_S):
+                await server.failed()
+
+    run(options(kafka.bootstrap_servers), test)
+
+
+def test_a_new_topic_that_is_longer_than_the_old_one_ends_the_instance(kafka: Broker) -> None:
+    """The reader finds records at its position, but they are those of another topic."""
+
+    async def test(server: RegistryServer, client: httpx.AsyncClient) -> None:
+        await register(client, "pages-value")
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        await asyncio.to_thread(admin.delete_topics(["_schemas"])["_schemas"].result, TIMEOUT_S)
+        await asyncio.to_thread(prepare_topic, KafkaSettings(kafka.bootstrap_servers))
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        for number in range(40):
+            key, value = encode(SchemaRecord(f"s{number}", 1, 139 - number, f'"restored{number}"'))
+            producer.produce("_schemas", value, key, 0)
+        assert await asyncio.to_thread(producer.flush, TIMEOUT_S) == 0
+        with pytest.raises(LogLost):
+            async with asyncio.timeout(TIMEOUT_S):
+                await server.failed()
+        assert not server.is_writer
+
+    run(options(kafka.bootstrap_servers), test)
+
+
+def test_a_deleted_topic_ends_the_instance(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_identity, "ABSENT_MS", 0.0)
+
+    async def test(server: RegistryServer, client: httpx.AsyncClient) -> None:
+        await register(client, "pages-value")
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        await asyncio.to_thread(admin.delete_topics(["_schemas"])["_schemas"].result, TIMEOUT_S)
+        with pytest.raises(LogLost, match="was deleted"):
             async with asyncio.timeout(TIMEOUT_S):
                 await server.failed()
 

@@ -39,6 +39,7 @@ from odradek.registry.election import (
 )
 from odradek.registry.group_member import GroupMember
 from odradek.registry.kafka_settings import KafkaSettings, RefusedSetting
+from odradek.registry.log_identity import LogIdentityWatch, LogLost
 from odradek.registry.schemas_log import SchemasLog
 from odradek.registry.transactions import TransactionalProducer, WriteRefused, WriterLost
 from odradek.registry.writer import RegistryWriter
@@ -61,6 +62,7 @@ class WriterElection:
         cluster_id: The id of the cluster.
         url: The URL to which other instances forward writes.
         log: The reader of the log.
+        watch: Compares the log with the one of the start, before this instance is the writer.
         applied: The state.
         pool: One thread, on which the producer runs.
         clock: The clock.
@@ -74,6 +76,7 @@ class WriterElection:
         cluster_id: str,
         url: str,
         log: SchemasLog,
+        watch: LogIdentityWatch,
         applied: AppliedLog,
         pool: Pool,
         clock: Clock,
@@ -84,6 +87,7 @@ class WriterElection:
         self._cluster_id = cluster_id
         self._url = url
         self._log = log
+        self._watch = watch
         self._applied = applied
         self._pool = pool
         self._clock = clock
@@ -143,6 +147,10 @@ class WriterElection:
             self._timer.cancel()
         for task in [*self._tasks, *([self._leader_read] if self._leader_read else [])]:
             task.cancel()
+
+    def log_lost(self, error: Exception) -> None:
+        """Stop writing, because the topic is no longer the one that was read."""
+        self._handle(PartitionRevoked(str(error)))
 
     # --- events of the member ---
 
@@ -207,6 +215,9 @@ class WriterElection:
             event = StepFailed(term, str(error), error.is_fenced)
         except (TimeoutError, WriteRefused, RefusedSetting) as error:
             event = StepFailed(term, str(error) or "no response within the time limit")
+        except LogLost as error:
+            self._failed(error)
+            event = StepFailed(term, str(error))
         except Exception as error:
             logger.exception("a step of the election of topic '%s' failed", self._settings.topic)
             event = StepFailed(term, repr(error))
@@ -232,6 +243,7 @@ class WriterElection:
     async def _announce(self, effect: AnnounceWriter) -> Event:
         assert self._producer is not None, "the predecessor was fenced"
         producer, leader = self._producer, Leader(self._url, effect.epoch)
+        await self._watch.verify()
         metadata = await self._member.group_metadata()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._pool, producer.announce, effect.position, leader, metadata)

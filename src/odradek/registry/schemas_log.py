@@ -20,7 +20,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.registry.kafka_errors import RepeatedErrors, joined
-from odradek.registry.kafka_settings import InstanceFailure, KafkaSettings, RefusedSetting
+from odradek.registry.kafka_settings import KafkaSettings, RefusedSetting
+from odradek.registry.log_identity import LogLost
 from odradek.registry.records import Foreign, Record, decode
 
 if TYPE_CHECKING:
@@ -36,10 +37,6 @@ END_OFFSET_TIMEOUT_S = 5.0
 LEADER_TIMEOUT_S = 1.0
 """Time limit of the request for the leader of the partition. The thread reads without it, too."""
 PARTITION = 0
-
-
-class LogLost(InstanceFailure):
-    """The topic no longer has the records that were read."""
 
 
 class LogEntry(NamedTuple):
@@ -76,6 +73,7 @@ class SchemasLog:
         apply: Receives each batch, and a function that it calls when the batch is applied.
         fail: Receives the error after which the thread has ended.
         monotonic_ms: The clock of the intervals of log lines, in milliseconds.
+        suspect: Called on the event loop after an error of a request for records.
     """
 
     def __init__(
@@ -84,10 +82,12 @@ class SchemasLog:
         apply: Callable[[LogBatch, Callable[[], None]], None],
         fail: Callable[[Exception], None],
         monotonic_ms: Callable[[], float],
+        suspect: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._apply = apply
         self._fail = fail
+        self._suspect = suspect
         self._errors = RepeatedErrors(settings, monotonic_ms)
         self._free = threading.BoundedSemaphore(BATCHES_MAX)
         self._requests: SimpleQueue[Future[int]] = SimpleQueue()
@@ -189,6 +189,7 @@ class SchemasLog:
                 " or created again. Start the registry again to read it from its beginning."
             )
         self._errors.report(error)
+        self._call_soon(self._suspect)
         return False
 
     def _answer(self, consumer: Consumer) -> None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from odradek.launcher.plan import REPLICAS_MAX
 from odradek.registry.kafka_settings import RECORD_BYTES_MAX, InstanceFailure, KafkaSettings
+from odradek.registry.log_identity import LogIdentity
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, TopicDescription
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +49,18 @@ class SchemasTopic:
 
     Attributes:
         cluster_id: The id of the Kafka cluster.
+        topic_id: The id of the topic, which another topic of this name does not have.
         is_created: Whether this check has created the topic.
     """
 
     cluster_id: str
+    topic_id: str
     is_created: bool
+
+    @property
+    def identity(self) -> LogIdentity:
+        """The ids of cluster and topic."""
+        return LogIdentity(self.cluster_id, self.topic_id)
 
 
 def prepare_topic(settings: KafkaSettings) -> SchemasTopic:
@@ -96,21 +104,23 @@ class _TopicCheck:
         cluster = self._ask(
             lambda: self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S), "the cluster"
         )
-        partitions = self._partitions()
-        is_created = partitions is None
-        if partitions is None:
+        topic = self._described()
+        is_created = topic is None
+        if topic is None:
             self._create(min(REPLICAS_MAX, len(cluster.nodes)))
-            partitions = self._partitions()
-        if partitions is not None and partitions != 1:
+            topic = self._described()
+        partitions = 1 if topic is None else len(topic.partitions)
+        if partitions != 1:
             raise RefusedTopic(
                 f"Topic '{self._topic}' has {partitions} partitions, but the order of schemas needs"
                 " a topic of one partition. Choose another topic with --topic."
             )
         self._check_policy()
-        return SchemasTopic(cluster.cluster_id or "", is_created)
+        topic_id = "" if topic is None else str(topic.topic_id)
+        return SchemasTopic(cluster.cluster_id or "", topic_id, is_created)
 
-    def _partitions(self) -> int | None:
-        """Return the number of partitions, or None if the topic does not exist."""
+    def _described(self) -> TopicDescription | None:
+        """Return the description of the topic, or None if it does not exist."""
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
         # A metadata request by name would create the topic with the configs of the broker.
@@ -118,14 +128,13 @@ class _TopicCheck:
             TopicCollection([self._topic]), request_timeout=REQUEST_TIMEOUT_S
         )
         try:
-            described = futures[self._topic].result(timeout=RESULT_TIMEOUT_S)
+            return futures[self._topic].result(timeout=RESULT_TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
             raise self._failure(error.args[0], f"topic '{self._topic}'") from None
         except TimeoutError:
             raise self._no_response() from None
-        return len(described.partitions)
 
     def _create(self, replicas: int) -> None:
         from confluent_kafka import KafkaError, KafkaException

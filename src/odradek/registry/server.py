@@ -26,6 +26,7 @@ from odradek.registry.forwarding import Forwarder, forwarding_client
 from odradek.registry.http_server import HttpServer
 from odradek.registry.kafka_settings import InstanceFailure, KafkaSettings, RefusedSetting
 from odradek.registry.leadership import WriterElection
+from odradek.registry.log_identity import KafkaIdentity, LogIdentityWatch, LogLost
 from odradek.registry.schemas.parsers import Parsers
 from odradek.registry.schemas_log import SchemasLog
 from odradek.registry.schemas_topic import BrokersUnavailable, SchemasTopic, prepare_topic
@@ -131,6 +132,7 @@ class RegistryServer:
             topic = await self._prepared_topic()
             self._parts = parts = self._make_parts(topic, url)
             parts.log.start()
+            parts.watch.start()
             parts.election.start()
             await self._read_log(parts.applied)
             await parts.http.start()
@@ -151,7 +153,9 @@ class RegistryServer:
         if parts is not None:
             await parts.http.stop()
             await parts.election.stop(LEAVE_TIMEOUT_S)
+            await parts.watch.close()
             await parts.log.close(READER_TIMEOUT_S)
+            self._writer_pool.submit(parts.identity.close)
             await parts.forwarder.aclose()
         elif self._listener is not None:
             self._listener.close()
@@ -198,12 +202,19 @@ class RegistryServer:
         assert self._failure is not None and self._listener is not None, "in the start"
         state = RegistryState(self._options.default_level)
         applied = AppliedLog(state, settings.topic)
-        log = SchemasLog(settings, applied.apply, self._fail, self._clock.monotonic_ms)
+        identity = KafkaIdentity(settings, self._writer_pool)
+        watch = LogIdentityWatch(
+            settings.topic, topic.identity, identity, self._clock, self._timers, self._fail
+        )
+        log = SchemasLog(
+            settings, applied.apply, self._fail, self._clock.monotonic_ms, watch.suspect
+        )
         election = WriterElection(
             settings,
             topic.cluster_id,
             url,
             log,
+            watch,
             applied,
             self._writer_pool,
             self._clock,
@@ -223,7 +234,7 @@ class RegistryServer:
             self._timers,
         )
         http = HttpServer(create_app(service), self._listener)
-        return _Parts(applied, log, election, forwarder, http)
+        return _Parts(applied, identity, watch, log, election, forwarder, http)
 
     async def _read_log(self, applied: AppliedLog) -> None:
         """Return when the log was read to its end. Raise the failure of a thread."""
@@ -239,6 +250,8 @@ class RegistryServer:
     def _fail(self, error: Exception) -> None:
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)
+        if self._parts is not None and isinstance(error, LogLost):
+            self._parts.election.log_lost(error)
 
     def _report_start(self, applied: AppliedLog, url: str, began_ms: float) -> None:
         logger.info(
@@ -266,6 +279,8 @@ class _Parts:
     """The parts of a running instance."""
 
     applied: AppliedLog
+    identity: KafkaIdentity
+    watch: LogIdentityWatch
     log: SchemasLog
     election: WriterElection
     forwarder: Forwarder
