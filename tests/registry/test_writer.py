@@ -15,7 +15,7 @@ from odradek.registry.applied_log import AppliedLog
 from odradek.registry.decisions.decision import Decision
 from odradek.registry.errors import RegistryError, RegistryErrorCode, unknown_leader
 from odradek.registry.json_value import JsonValue
-from odradek.registry.records import ConfigRecord, NoopRecord, Record, decode
+from odradek.registry.records import ConfigRecord, NoopRecord, Record, SchemaRecord, decode
 from odradek.registry.schemas_log import LogBatch, LogEntry
 from odradek.registry.state import RegistryState
 from odradek.registry.transactions import (
@@ -226,6 +226,37 @@ def test_a_stopped_writer_ends_the_write_in_progress_and_refuses_the_waiting_one
         with pytest.raises(RegistryError) as raised:
             await second
         assert raised.value.code == unknown_leader().code
+
+    run(test)
+
+
+def schema_record(version: int, schema_id: int, text: str) -> SchemaRecord:
+    return SchemaRecord("a", version, schema_id, text)
+
+
+@pytest.mark.parametrize(
+    "record", [schema_record(1, 2**31, '"int"'), schema_record(2**31, 1, '"int"')]
+)
+def test_a_record_that_does_not_decode_is_refused_before_it_is_written(
+    record: SchemaRecord,
+) -> None:
+    async def test(harness: Harness) -> None:
+        with pytest.raises(RegistryError) as raised:
+            await harness.execute(decide(NoopRecord(), record, response={"id": record.id}))
+        assert raised.value.code == RegistryErrorCode.STORE_ERROR
+        assert harness.producer.log == []
+
+    run(test)
+
+
+def test_a_record_that_the_state_skips_is_not_acknowledged() -> None:
+    async def test(harness: Harness) -> None:
+        await harness.execute(decide(schema_record(1, 1, '"int"')))
+        with pytest.raises(RegistryError) as raised:
+            await harness.execute(decide(schema_record(2, 1, '"long"'), NoopRecord()))
+        assert raised.value.code == RegistryErrorCode.STORE_ERROR
+        assert "offset 1" in raised.value.message
+        assert await harness.execute(decide(NoopRecord(), response=1)) == 1
 
     run(test)
 

@@ -35,12 +35,14 @@ class AppliedLog:
         state: The fold over all records below `position`.
         position: The offset of the next record.
         skipped: The number of records that the state could not apply.
+        last_skipped: The offset of the last one of them, or -1.
     """
 
     def __init__(self, state: RegistryState, topic: str) -> None:
         self.state = state
         self.position = 0
         self.skipped = 0
+        self.last_skipped = -1
         self._topic = topic
         self._is_ready = asyncio.Event()
         self._order = itertools.count()
@@ -126,6 +128,7 @@ class AppliedLog:
     def _skip(self, entry: LogEntry, reason: str) -> None:
         """Count and log a record that is skipped. It stays in the topic as it is."""
         self.skipped += 1
+        self.last_skipped = entry.offset
         if self.skipped < SKIPPED_LINES_MAX:
             logger.warning(
                 "the record at offset %d of topic '%s' is skipped: %s",

@@ -21,9 +21,10 @@ from odradek.registry.errors import (
     unknown_leader,
 )
 from odradek.registry.json_value import JsonValue
-from odradek.registry.records import Record, encode
+from odradek.registry.records import Foreign, Record, decode, encode
 from odradek.registry.state import RegistryState
 from odradek.registry.transactions import (
+    EncodedRecord,
     RecordTooLarge,
     TransactionalProducer,
     WriteRefused,
@@ -71,8 +72,8 @@ class RegistryWriter:
 
         Raises:
             RegistryError: The error of the decision. 50004: this instance is no longer the writer,
-                and nothing was written. 50001 or 42209: the brokers refused the records. 50002: it
-                is unknown whether the records were written.
+                and nothing was written. 50001 or 42209: the brokers refused the records. 50001: a
+                record is not valid. 50002: it is unknown whether the records were written.
         """
         task = asyncio.get_running_loop().create_task(self._execute(decide))
         self._tasks.add(task)
@@ -97,11 +98,12 @@ class RegistryWriter:
             if decision.records:
                 self._written = await self._write(decision.records) + 1
                 await self._apply_written()
+                self._require_applied(self._written - len(decision.records))
             return decision.response
 
     async def _write(self, records: tuple[Record, ...]) -> int:
         """Write records in one transaction, and return the offset of the last one."""
-        encoded = [encode(each) for each in records]
+        encoded = [_checked(each) for each in records]
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._executor, self._producer.write, encoded)
@@ -114,6 +116,15 @@ class RegistryWriter:
             self._is_stopped = True
             self._lost(error)
             raise _error_of_lost_writer(error) from None
+
+    def _require_applied(self, first: int) -> None:
+        """Check that the state has applied the records from offset `first` on."""
+        skipped = self._applied.last_skipped
+        if skipped >= first:
+            raise store_error(
+                f"The registry has written a record at offset {skipped} that it does not accept."
+                " The log line about this offset has the reason"
+            )
 
     async def _apply_written(self) -> None:
         """Return when the state has applied all records that this writer has written.
@@ -129,6 +140,21 @@ class RegistryWriter:
                 f"The records up to offset {self._written - 1} are committed, but this instance has"
                 f" not read them within {APPLY_TIMEOUT_S:g} s"
             ) from None
+
+
+def _checked(record: Record) -> EncodedRecord:
+    """Return the key and the value of a record.
+
+    Raises:
+        RegistryError: 50001, an instance that reads the record would skip or change it.
+    """
+    encoded = encode(record)
+    decoded = decode(*encoded)
+    if isinstance(decoded, Foreign):
+        raise store_error(f"A record of the request is not valid: {decoded.reason}")
+    if encode(decoded) != encoded:
+        raise store_error("A record of the request is read back as another record")
+    return encoded
 
 
 def _error_of_lost_writer(error: WriterLost) -> RegistryError:

@@ -12,6 +12,7 @@ from odradek.registry.decisions.delete import delete_subject, delete_version
 from odradek.registry.decisions.register import register
 from odradek.registry.errors import RegistryErrorCode
 from odradek.registry.guids import guid_of
+from odradek.registry.json_value import INTEGER_MAX
 from odradek.registry.metadata import Metadata
 from odradek.registry.modes import Mode
 from odradek.registry.records import (
@@ -448,6 +449,25 @@ def test_repeated_import_writes_nothing() -> None:
     assert log.register("a", "x", id=10, version=3)["version"] == 3
     assert log.register("a", "x", id=10)["version"] == 3
     assert len(log.records) == written
+
+
+def test_no_schema_is_registered_after_the_greatest_id() -> None:
+    log = Registered()
+    log.write(SchemaRecord("a", 1, INTEGER_MAX, "x"))
+
+    with refused(NOT_PERMITTED, "no id left"):
+        log.register("b", "y")
+    assert log.register("b", "x")["id"] == INTEGER_MAX
+    assert log.register(":.other:b", "y")["id"] == 1
+
+
+def test_no_schema_is_registered_after_the_greatest_version() -> None:
+    log = Registered()
+    log.write(SchemaRecord("a", INTEGER_MAX, 1, "x"))
+
+    with refused(RegistryErrorCode.INVALID_VERSION, "2147483648"):
+        log.register("a", "x y")
+    assert log.ids("a") == [(1, INTEGER_MAX)]
 
 
 def test_import_refuses_the_id_of_another_schema() -> None:

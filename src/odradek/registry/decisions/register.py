@@ -19,8 +19,10 @@ from odradek.registry.decisions.tools import SchemaTools
 from odradek.registry.errors import (
     incompatible_schema,
     invalid_schema,
+    invalid_version,
     operation_not_permitted,
 )
+from odradek.registry.json_value import INTEGER_MAX
 from odradek.registry.records import ContextRecord, Record, SchemaTombstone
 from odradek.registry.schema_version import SchemaVersion, registered_json
 from odradek.registry.state import LATEST_VERSION, Deleted, RegistryState
@@ -54,8 +56,9 @@ def register(
 
     Raises:
         RegistryError: 409, the schema is incompatible. 42201, it is not valid or a reference is
-            missing. 42205, the mode does not permit it or its id belongs to another schema. 42208,
-            the name of the subject is not valid. 42209, the schema is too large.
+            missing. 42202, the greatest version is 2^31-1. 42205, the mode does not permit it, its
+            id belongs to another schema, or the greatest id is 2^31-1. 42208, the name of the
+            subject is not valid. 42209, the schema is too large.
     """
     require_valid(subject)
     registration = _Registration(state, tools, subject, request, normalize, force)
@@ -174,7 +177,7 @@ class _Registration:
         self, candidate: Candidate, schema_id: int
     ) -> tuple[SchemaVersion, tuple[Record, ...]]:
         if schema_id < 0:
-            schema_id = self._state.max_id(self._subject.context) + 1
+            schema_id = self._new_id()
         version = candidate.as_version(self._new_number(), schema_id)
         self._require_own_id(version)
         replaced = self._state.version(self._subject, version.version, deleted=True)
@@ -186,10 +189,21 @@ class _Registration:
         )
         return version, records
 
+    def _new_id(self) -> int:
+        greatest = self._state.max_id(self._subject.context)
+        if greatest >= INTEGER_MAX:
+            raise operation_not_permitted(
+                f"Context {self._subject.context_prefix} has no id left: its greatest one is"
+                f" {greatest}. Register the schema in another context"
+            )
+        return greatest + 1
+
     def _new_number(self) -> int:
         number = self._state.next_version(self._subject)
         requested = self._request.version
         if requested <= 0:
+            if number > INTEGER_MAX:
+                raise invalid_version(number)
             return number
         if requested != number and not self._is_import:
             raise invalid_schema("Version is not one more than previous version")
