@@ -17,8 +17,12 @@ from odradek.environment.timers import LoopTimers
 from odradek.registry.app import create_app
 from odradek.registry.applied_log import AppliedLog
 from odradek.registry.decisions.decision import Decision
+from odradek.registry.election import Leader
 from odradek.registry.errors import RegistryError, operation_timeout, unknown_leader
-from odradek.registry.forwarding import ForwardableRequest, Forwarder, WriterUnreachable
+from odradek.registry.forwarding import (
+    ForwardableRequest,
+    Forwarder,
+)
 from odradek.registry.json_value import JsonValue
 from odradek.registry.records import NoopRecord, Record, decode, encode
 from odradek.registry.schemas.parsers import Parsers
@@ -88,10 +92,12 @@ class FixedLeadership:
         self.writer: Any = None
         self.urls: list[str | None] = []
         self.refreshes: list[bool] = []
+        self.known_epoch = 1
 
-    async def leader_url(self, *, refresh: bool = False) -> str | None:
+    async def leader(self, *, refresh: bool = False) -> Leader | None:
         self.refreshes.append(refresh)
-        return self.urls.pop(0) if len(self.urls) > 1 else self.urls[0]
+        url = self.urls.pop(0) if len(self.urls) > 1 else self.urls[0]
+        return None if url is None else Leader(url, self.known_epoch)
 
 
 class PromptTimers(LoopTimers):
@@ -105,7 +111,13 @@ class PromptTimers(LoopTimers):
 class Instance:
     """One instance of a registry in a test."""
 
-    def __init__(self, log: Log, client: httpx.AsyncClient, executor: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        log: Log,
+        client: httpx.AsyncClient,
+        executor: ThreadPoolExecutor,
+        identity: Identity = IDENTITY,
+    ) -> None:
         self.applied = AppliedLog(RegistryState(), "_schemas")
         self.leadership = FixedLeadership()
         self.leadership.urls = [None]
@@ -113,10 +125,10 @@ class Instance:
         self.service = RegistryService(
             self.applied.state,
             Parsers(),
-            IDENTITY,
+            identity,
             self.leadership,
             self.applied,
-            Forwarder(lambda: client),
+            Forwarder(lambda: client, identity.registry),
             executor,
             self.clock,
             PromptTimers(),
@@ -134,6 +146,7 @@ class Network:
     def __init__(self, executor: ThreadPoolExecutor) -> None:
         self.log = Log()
         self.requests: list[httpx.Request] = []
+        self.requested = asyncio.Event()
         client = httpx.AsyncClient(transport=httpx.MockTransport(self._respond))
         self.writer = Instance(self.log, client, executor)
         self.writer.leadership.writer = self.writer.writer
@@ -144,6 +157,7 @@ class Network:
     async def _respond(self, request: httpx.Request) -> httpx.Response:
         """Pass a request to the writer, and then its records to the follower."""
         self.requests.append(request)
+        self.requested.set()
         if request.url.host != "writer":
             raise httpx.ConnectError("refused")
         response = await httpx.ASGITransport(self.writer.app).handle_async_request(request)
@@ -340,62 +354,43 @@ def test_write_without_a_writer_ends_with_50004() -> None:
     run(test)
 
 
+def test_a_path_that_is_too_long_is_not_forwarded() -> None:
+    async def test(network: Network) -> None:
+        response = await network.follower.http.request("DELETE", "/subjects/" + "s" * 65_510)
+        assert response.json()["error_code"] == 414
+        assert network.requests == []
+
+    run(test)
+
+
+def test_config_of_a_subject_of_dots_is_forwarded_for_this_subject() -> None:
+    async def test(network: Network) -> None:
+        http = network.follower.http
+        response = await http.put("/config/%2E", json={"compatibility": "NONE"})
+        assert response.status_code == 200
+        assert (await http.get("/config")).json() == {"compatibilityLevel": "BACKWARD"}
+        assert (await http.get("/config/%2E")).json() == {"compatibilityLevel": "NONE"}
+
+    run(test)
+
+
 @pytest.mark.parametrize(
-    ("response", "code"),
-    [
-        (httpx.Response(500, json={"error_code": 50003, "message": "m"}), 50003),
-        (httpx.Response(409, json={"error_code": 409, "message": "m"}), 409),
-        (httpx.Response(502, json={"detail": "a proxy"}), 502),
-        (httpx.Response(200, content=b"<html>"), 50003),
-        (httpx.Response(503, content=b"<html>"), 50003),
-        (httpx.ReadTimeout("late"), 50003),
-        (httpx.RemoteProtocolError("closed"), 50003),
-    ],
+    ("identity", "epoch"), [(Identity("other", "group", "0.1.0"), 1), (IDENTITY, 0)]
 )
-def test_forwarder_reports_errors(response: httpx.Response | httpx.HTTPError, code: int) -> None:
-    def respond(_: httpx.Request) -> httpx.Response:
-        if isinstance(response, httpx.HTTPError):
-            raise response
-        return response
+def test_an_instance_of_another_registry_or_an_earlier_epoch_executes_nothing(
+    identity: Identity, epoch: int
+) -> None:
+    async def test(network: Network) -> None:
+        other = network.writer
+        other.service.identity = identity
+        other.leadership.known_epoch = epoch
+        write = asyncio.create_task(register(network.follower, "orders"))
+        await network.requested.wait()
+        network.follower.clock.advance(int(WRITER_WAIT_S * 1_000))
+        assert (await write).json()["error_code"] == 50004
+        assert other.writer.executed == 0
 
-    async def main() -> None:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as client:
-            with pytest.raises(RegistryError) as raised:
-                await Forwarder(lambda: client).forward(WRITER_URL, REQUEST)
-        assert raised.value.code == code
-
-    asyncio.run(main())
-
-
-def test_forwarder_reports_a_request_that_was_not_sent() -> None:
-    def refuse(_: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectTimeout("late")
-
-    async def main() -> None:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
-            with pytest.raises(WriterUnreachable):
-                await Forwarder(lambda: client).forward(WRITER_URL, REQUEST)
-
-    asyncio.run(main())
-
-
-def test_forwarded_request_has_the_headers_of_the_client_and_its_own() -> None:
-    seen: list[httpx.Request] = []
-
-    def respond(request: httpx.Request) -> httpx.Response:
-        seen.append(request)
-        return httpx.Response(200, json=[1], headers={"x-odradek-offset": "12"})
-
-    async def main() -> None:
-        request = ForwardableRequest("DELETE", "/subjects/a%2Fb", {"x-request-id": "7"}, b"")
-        async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as client:
-            forwarded = await Forwarder(lambda: client).forward(f"{WRITER_URL}/", request)
-        assert (forwarded.value, forwarded.offset) == ([1], 12)
-
-    asyncio.run(main())
-    (request,) = seen
-    assert str(request.url) == f"{WRITER_URL}/subjects/a%2Fb"
-    assert (request.headers["x-request-id"], request.headers["x-forward"]) == ("7", "true")
+    run(test)
 
 
 def test_number_of_writes_is_bounded() -> None:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from odradek.registry.errors import RegistryError, RegistryErrorCode
+from odradek.registry.forwarding import response_headers
 from odradek.registry.routes.compatibility import CompatibilityRoutes
 from odradek.registry.routes.config import ConfigRoutes
 from odradek.registry.routes.content_types import ContentNegotiation
@@ -35,8 +36,12 @@ from odradek.registry.service import Registry
 def create_app(registry: Registry) -> Starlette:
     """Return the application for one instance of the registry."""
     negotiation = ContentNegotiation()
+
+    def forwarded_headers() -> dict[str, str]:
+        return response_headers(registry.identity.registry, registry.epoch, registry.state.offset)
+
     routes = [
-        Route(path, Resource(handlers, negotiation, lambda: registry.state.offset))
+        Route(path, Resource(handlers, negotiation, forwarded_headers))
         for path, handlers in resource_table(registry).items()
     ]
     app = Starlette(

@@ -64,7 +64,8 @@ class Leader:
 
     Attributes:
         url: The URL to which followers forward writes.
-        epoch: The epoch of the leader that was known before, plus one. It is for log lines.
+        epoch: The epoch of the leader that was known before, plus one. An instance that knows only
+            earlier epochs refuses forwarded writes.
     """
 
     url: str

@@ -109,13 +109,13 @@ class WriterElection:
         return self._writer
 
     @property
-    def epoch(self) -> int | None:
-        """The epoch of this instance as the writer, or None."""
+    def known_epoch(self) -> int:
+        """The epoch of the newest writer that this instance knows, or 0."""
         leader = self._state.leader
-        return None if self._writer is None or leader is None else leader.epoch
+        return 0 if leader is None else leader.epoch
 
-    async def leader_url(self, *, refresh: bool = False) -> str | None:
-        """Return the URL of the writer, or None if the group has none or it is this instance.
+    async def leader(self, *, refresh: bool = False) -> Leader | None:
+        """Return the writer, or None if the group has none or it is this instance.
 
         Args:
             refresh: The known URL has failed. It is read again, at most once in
@@ -124,7 +124,7 @@ class WriterElection:
         if refresh or self._state.leader is None:
             await self._refresh()
         leader = self._state.leader
-        return None if leader is None or leader.url == self._url else leader.url
+        return None if leader is None or leader.url == self._url else leader
 
     def start(self) -> None:
         """Join the group. The take-over waits until `serving` is called."""
@@ -258,9 +258,9 @@ class WriterElection:
             lambda error: self._handle(StepFailed(term, str(error), error.is_fenced)),
         )
         logger.info(
-            "this instance is the writer of topic '%s', in epoch %s, at %s",
+            "this instance is the writer of topic '%s', in epoch %d, at %s",
             self._settings.topic,
-            self.epoch,
+            self.known_epoch,
             self._url,
         )
 

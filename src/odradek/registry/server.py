@@ -221,11 +221,12 @@ class RegistryServer:
             self._timers,
             self._fail,
         )
-        forwarder = Forwarder(forwarding_client)
+        names = Identity(topic.cluster_id, settings.group, __version__)
+        forwarder = Forwarder(forwarding_client, names.registry)
         service = RegistryService(
             state,
             Parsers(),
-            Identity(topic.cluster_id, settings.group, __version__),
+            names,
             election,
             applied,
             forwarder,

@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
+from urllib.parse import quote
 
 from odradek.environment.clock import Clock
 from odradek.environment.timers import LoopTimers, Timers
@@ -20,6 +21,7 @@ from odradek.registry.applied_log import AppliedLog
 from odradek.registry.compatibility.levels import incompatibilities
 from odradek.registry.decisions.decision import Decision
 from odradek.registry.decisions.tools import SchemaTools
+from odradek.registry.election import Leader
 from odradek.registry.errors import (
     RegistryError,
     RegistryErrorCode,
@@ -90,8 +92,12 @@ class Leadership(Protocol):
     def writer(self) -> DecisionWriter | None:
         """The writer, if it is this instance."""
 
-    async def leader_url(self, *, refresh: bool = False) -> str | None:
-        """Return the URL of the writer, or None if the group has none.
+    @property
+    def known_epoch(self) -> int:
+        """The epoch of the newest writer that this instance knows, or 0."""
+
+    async def leader(self, *, refresh: bool = False) -> Leader | None:
+        """Return the writer, or None if the group has none or it is this instance.
 
         Args:
             refresh: The known URL has failed. Read it again, within the limit of such reads.
@@ -104,6 +110,10 @@ class Registry(Protocol):
     @property
     def identity(self) -> Identity:
         """The names for ``/v1/metadata``."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the newest writer that this instance knows, or 0."""
 
     @property
     def tools(self) -> SchemaTools:
@@ -141,6 +151,11 @@ class Identity:
     group: str
     version: str
     commit: str = ""
+
+    @property
+    def registry(self) -> str:
+        """The name of the registry in headers of forwarded requests. All instances share it."""
+        return quote(f"{self.cluster_id}/{self.group}")
 
 
 class RegistryService:
@@ -183,6 +198,11 @@ class RegistryService:
         self._parses = 0
         self._writes = 0
         self._catch_ups = 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the newest writer that this instance knows, or 0."""
+        return self._leadership.known_epoch
 
     async def write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
         """Execute a write here or on the writer. Return the body of the response.
@@ -282,6 +302,8 @@ class RegistryService:
         Raises:
             RegistryError: 50004: the write was not executed. Others as in `write`.
         """
+        if request.is_forwarded:
+            self._require_same_registry(request)
         writer = self._leadership.writer
         if writer is not None:
             return await writer.execute(decide)
@@ -291,10 +313,27 @@ class RegistryService:
             decision = await self._decide_without_records(decide)
             if decision is not None:
                 return decision.response
-        url = await self._leadership.leader_url(refresh=refresh)
-        if url is None:
+        leader = await self._leadership.leader(refresh=refresh)
+        if leader is None:
             raise unknown_leader()
-        return await self._forward(url, request)
+        return await self._forward(leader, request)
+
+    def _require_same_registry(self, request: ForwardableRequest) -> None:
+        """Check that a forwarded request is meant for this registry, and for no later writer.
+
+        A request of another program has no name of a registry, and is executed.
+        """
+        own = self.identity.registry
+        if request.registry and request.registry != own:
+            raise unknown_leader(
+                f"This is an instance of registry {own}, and the request is for"
+                f" {request.registry}. Check --advertise of the writer"
+            )
+        if request.epoch > self.epoch:
+            raise unknown_leader(
+                f"The request is for the writer of epoch {request.epoch}, and this instance knows"
+                f" epoch {self.epoch} only"
+            )
 
     async def _decide_without_records(self, decide: Decide) -> Decision | None:
         """Return the decision by the state of this instance, if it has nothing to write."""
@@ -305,9 +344,9 @@ class RegistryService:
             return None
         return None if decision.records else decision
 
-    async def _forward(self, url: str, request: ForwardableRequest) -> JsonValue:
+    async def _forward(self, leader: Leader, request: ForwardableRequest) -> JsonValue:
         try:
-            response = await self._forwarder.forward(url, request)
+            response = await self._forwarder.forward(leader, request)
         except WriterUnreachable as error:
             raise unknown_leader(f"The writer is not reachable: {error}") from error
         try:
@@ -315,14 +354,14 @@ class RegistryService:
                 await self._applied.wait_applied(response.offset)
         except TimeoutError:
             raise operation_timeout(
-                f"{url} has executed the write, but this instance has not read it within"
+                f"{leader.url} has executed the write, but this instance has not read it within"
                 f" {APPLY_WAIT_S:g} s"
             ) from None
         return response.value
 
     async def _follow_writer(self) -> None:
         """Return when this instance has applied all that the writer has applied."""
-        url = await self._leadership.leader_url()
-        if url is not None:
-            response = await self._forwarder.forward(url, OFFSET_REQUEST)
+        leader = await self._leadership.leader()
+        if leader is not None:
+            response = await self._forwarder.forward(leader, OFFSET_REQUEST)
             await self._applied.wait_applied(response.offset)

@@ -49,6 +49,7 @@ class MemoryRegistry:
         self.state = RegistryState()
         self.tools = SchemaTools(Parsers(), incompatibilities)
         self.identity = Identity("cluster-1", "schema-registry", "0.1.0", "abc")
+        self.epoch = 1
         self.requests: list[ForwardableRequest] = []
         self.records: list[Record] = []
 

@@ -9,7 +9,14 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from odradek.registry.errors import RegistryError, RegistryErrorCode, bad_request
-from odradek.registry.forwarding import FORWARD_HEADER, PASSED_HEADERS, ForwardableRequest
+from odradek.registry.forwarding import (
+    EPOCH_HEADER,
+    FORWARD_HEADER,
+    PASSED_HEADERS,
+    REGISTRY_HEADER,
+    ForwardableRequest,
+    header_number,
+)
 from odradek.registry.json_value import JsonValue
 from odradek.registry.records import JSON_DEPTH_ERRORS
 from odradek.registry.routes.content_types import check_request_type
@@ -120,6 +127,8 @@ class RegistryRequest:
             headers=self._passed_headers(),
             body=await self._read_body(),
             is_forwarded=self.is_forwarded,
+            registry=self.header(REGISTRY_HEADER.encode()).decode("latin-1"),
+            epoch=header_number(self.header(EPOCH_HEADER.encode()).decode("latin-1")) or 0,
             may_skip_writer=may_skip_writer,
         )
 

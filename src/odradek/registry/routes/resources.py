@@ -10,7 +10,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from odradek.registry.errors import RegistryError, RegistryErrorCode
-from odradek.registry.forwarding import OFFSET_HEADER
 from odradek.registry.json_value import JsonValue, encode_json
 from odradek.registry.routes.content_types import V1_JSON, ContentNegotiation
 from odradek.registry.routes.requests import RegistryRequest
@@ -36,22 +35,21 @@ class Resource:
         handlers: The handler of each method. The handler of GET also serves HEAD. OPTIONS returns
             the methods.
         negotiation: Chooses the media type of responses.
-        applied_offset: Returns the last offset that the state has applied, for responses to
-            forwarded requests.
+        forwarded_headers: Returns the headers of responses to forwarded requests.
     """
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
         negotiation: ContentNegotiation,
-        applied_offset: Callable[[], int],
+        forwarded_headers: Callable[[], Mapping[str, str]],
     ) -> None:
         self._handlers = dict(handlers)
         if "GET" in handlers:
             self._handlers["HEAD"] = handlers["GET"]
         self._allow = ", ".join([*self._handlers, "OPTIONS"])
         self._negotiation = negotiation
-        self._applied_offset = applied_offset
+        self._forwarded_headers = forwarded_headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to a request."""
@@ -73,7 +71,7 @@ class Resource:
         except RegistryError as error:
             response = error_response(error, content_type)
         if request.is_forwarded:
-            response.headers[OFFSET_HEADER] = str(self._applied_offset())
+            response.headers.update(self._forwarded_headers())
         return response
 
     def _without_handler(self, method: str) -> Response:
