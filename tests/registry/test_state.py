@@ -469,3 +469,18 @@ def test_subjects_with_a_mode_are_those_of_one_context() -> None:
     )
 
     assert state.subjects_with_mode(".ctx") == [subject(":.ctx:a"), subject(":.ctx:b")]
+
+
+@given(
+    st.lists(record_strategies.records, max_size=30),
+    st.lists(record_strategies.records, max_size=30),
+)
+def test_records_do_not_change_a_snapshot(before: list[Record], after: list[Record]) -> None:
+    state = folded(*before)
+    snapshot = state.snapshot()
+    for offset, record in enumerate(after, len(before)):
+        state.apply(record, offset, 1_000 + offset)
+
+    assert snapshot.offset == len(before) - 1
+    assert visible(snapshot, *SUBJECTS) == visible(folded(*before), *SUBJECTS)
+    assert visible(state, *SUBJECTS) == visible(folded(*before, *after), *SUBJECTS)

@@ -1,8 +1,7 @@
 """The state as far as the log was applied to it.
 
-The event loop applies records and executes short reads. A thread may execute a long read: until it
-has ended, the state does not change. Batches that arrive in the meantime are applied afterwards,
-and further threads wait for them, so that reads cannot hold back the log without an end.
+The event loop applies records and executes short reads. A thread executes a long read, with a
+snapshot of the state. So no read holds back the log.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -48,9 +46,7 @@ class AppliedLog:
         self._order = itertools.count()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._readers = 0
-        self._postponed: deque[tuple[LogBatch, Callable[[], None]]] = deque()
-        self._is_current = asyncio.Event()
-        self._is_current.set()
+        self._snapshot: RegistryState | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -65,40 +61,40 @@ class AppliedLog:
         """Apply the next records of the log, and complete the waits for them.
 
         Args:
-            batch: The records. They are applied later if a thread reads the state.
+            batch: The records.
             applied: Called when they are applied. The caller limits the batches before it is.
         """
-        if self._readers:
-            self._is_current.clear()
-            self._postponed.append((batch, applied))
-        else:
-            self._apply(batch)
-            applied()
+        self._apply(batch)
+        applied()
 
     async def read_in(self, executor: Executor, read: Callable[[RegistryState], T]) -> T:
-        """Return the result of a call in a thread, during which the state does not change.
+        """Return the result of a call in a thread, with a snapshot of the current state.
 
         Args:
-            executor: A thread of it is free. Otherwise the state does not change until one is.
+            executor: The threads.
             read: A call without effects. It continues if this coroutine is cancelled.
         """
-        while not self._is_current.is_set():
-            await self._is_current.wait()
         loop = asyncio.get_running_loop()
-        running = executor.submit(read, self.state)
         self._readers += 1
+        try:
+            running = executor.submit(read, self._current_snapshot())
+        except BaseException:
+            self._end_read()
+            raise
         running.add_done_callback(lambda _: _call_soon(loop, self._end_read))
         return await asyncio.wrap_future(running)
 
+    def _current_snapshot(self) -> RegistryState:
+        """Return a snapshot, which all reads of one offset share."""
+        if self._snapshot is None or self._snapshot.offset != self.state.offset:
+            self._snapshot = self.state.snapshot()
+        return self._snapshot
+
     def _end_read(self) -> None:
         self._readers -= 1
-        if self._readers:
-            return
-        while self._postponed:
-            batch, applied = self._postponed.popleft()
-            self._apply(batch)
-            applied()
-        self._is_current.set()
+        if not self._readers:
+            self._snapshot = None
+            self.state.drop_snapshots()
 
     def _apply(self, batch: LogBatch) -> None:
         for entry in batch.entries:

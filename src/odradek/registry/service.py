@@ -130,7 +130,7 @@ class Registry(Protocol):
         """Return the result of a call that parses or compares schemas, from a thread."""
 
     async def read_off_loop(self, read: Callable[[RegistryState], T]) -> T:
-        """Return the result of a long read of the state, from a thread."""
+        """Return the result of a long read of a snapshot of the state, from a thread."""
 
     async def catch_up(self) -> bool:
         """Apply the log up to the writer's offset. Return whether the state has changed."""
@@ -239,8 +239,7 @@ class RegistryService:
     async def read_off_loop(self, read: Callable[[RegistryState], T]) -> T:
         """Return the result of a read that parses or compares schemas, from a thread.
 
-        The state does not change before the read has ended, so no write is completed in the
-        meantime. `parse_off_loop` has no such effect.
+        The read gets a snapshot of the state, so that writes are completed in the meantime.
 
         Raises:
             RegistryError: 503, as for `parse_off_loop`, or the error of the read.

@@ -44,6 +44,7 @@ DEFAULT_MODE = Mode.READWRITE
 S = TypeVar("S")
 K = TypeVar("K")
 L = TypeVar("L")
+V = TypeVar("V")
 
 LATEST_VERSION = -1
 """The number of requests and references for the latest version, which is never a deleted one."""
@@ -82,11 +83,36 @@ class RegistryState:
         self._versions: dict[QualifiedSubject, dict[int, SchemaVersion]] = {}
         self._by_id: dict[tuple[str, int], dict[VersionKey, SchemaVersion]] = {}
         self._by_guid: dict[tuple[str, str], dict[VersionKey, SchemaVersion]] = {}
-        self._referrers: dict[VersionKey, set[VersionKey]] = {}
+        self._referrers: dict[VersionKey, dict[VersionKey, None]] = {}
         self._configs: dict[QualifiedSubject, Config] = {}
         self._modes: dict[QualifiedSubject, Mode] = {}
         self._contexts: set[str] = set()
         self._max_ids: dict[str, int] = {}
+        self._has_snapshots = False
+
+    def snapshot(self) -> RegistryState:
+        """Return a copy of the state, which further records do not change.
+
+        The copy has the indexes, and shares their entries. Until `drop_snapshots` is called, a
+        further record copies the entries that it changes.
+        """
+        copied = RegistryState()
+        copied.offset = self.offset
+        copied._default_config = self._default_config
+        copied._versions = self._versions.copy()
+        copied._by_id = self._by_id.copy()
+        copied._by_guid = self._by_guid.copy()
+        copied._referrers = self._referrers.copy()
+        copied._configs = self._configs.copy()
+        copied._modes = self._modes.copy()
+        copied._contexts = self._contexts.copy()
+        copied._max_ids = self._max_ids.copy()
+        self._has_snapshots = True
+        return copied
+
+    def drop_snapshots(self) -> None:
+        """Permit changes of entries that earlier snapshots share. They must not be read again."""
+        self._has_snapshots = False
 
     def apply(
         self, record: Record | Foreign, offset: int, timestamp_ms: int | None = None
@@ -436,27 +462,41 @@ class RegistryState:
 
     def _add(self, version: SchemaVersion) -> None:
         context = version.subject.context
-        self._versions.setdefault(version.subject, {})[version.version] = version
-        self._by_id.setdefault((context, version.id), {})[version.key] = version
-        self._by_guid.setdefault((context, version.guid), {})[version.key] = version
+        self._entry(self._versions, version.subject)[version.version] = version
+        self._entry(self._by_id, (context, version.id))[version.key] = version
+        self._entry(self._by_guid, (context, version.guid))[version.key] = version
         for reference in version.references:
             target = version.subject.relative(reference.subject), reference.version
-            self._referrers.setdefault(target, set()).add(version.key)
+            self._entry(self._referrers, target)[version.key] = None
 
     def _remove(self, key: VersionKey) -> None:
         subject, number = key
         version = self._versions.get(subject, {}).get(number)
         if version is None:
             return
-        _discard(self._versions, subject, number)
-        _discard(self._by_id, (subject.context, version.id), key)
-        _discard(self._by_guid, (subject.context, version.guid), key)
+        self._discard(self._versions, subject, number)
+        self._discard(self._by_id, (subject.context, version.id), key)
+        self._discard(self._by_guid, (subject.context, version.guid), key)
         for reference in version.references:
             target = subject.relative(reference.subject), reference.version
-            referrers = self._referrers.get(target, set())
-            referrers.discard(key)
-            if not referrers:
-                self._referrers.pop(target, None)
+            self._discard(self._referrers, target, key)
+
+    def _entry(self, index: dict[K, dict[L, V]], key: K) -> dict[L, V]:
+        """Return the entry of an index for a change. An entry of a snapshot is copied first."""
+        entry = index.get(key)
+        if entry is None:
+            entry = index[key] = {}
+        elif self._has_snapshots:
+            entry = index[key] = entry.copy()
+        return entry
+
+    def _discard(self, index: dict[K, dict[L, V]], key: K, inner: L) -> None:
+        if key not in index:
+            return
+        entry = self._entry(index, key)
+        entry.pop(inner, None)
+        if not entry:
+            del index[key]
 
     def _soft_delete(self, subject: QualifiedSubject, last: int) -> None:
         for version in self.versions(subject):
@@ -529,10 +569,3 @@ def _set(settings: dict[QualifiedSubject, S], subject: QualifiedSubject, value: 
         settings.pop(subject, None)
     else:
         settings[subject] = value
-
-
-def _discard(index: dict[K, dict[L, SchemaVersion]], key: K, inner: L) -> None:
-    versions = index[key]
-    del versions[inner]
-    if not versions:
-        del index[key]
