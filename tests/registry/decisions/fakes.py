@@ -26,6 +26,8 @@ from odradek.registry.schemas.parsed import (
     ResolvedReference,
     SchemaKind,
     UnsupportedFormat,
+    resolved_text,
+    text_digest,
 )
 from odradek.registry.state import RegistryState
 from odradek.registry.subjects import QualifiedSubject
@@ -57,6 +59,21 @@ class FakeParsers:
 
     def __init__(self) -> None:
         self.parsed: list[str] = []
+        self.digested: list[str] = []
+
+    def digest(
+        self,
+        kind: SchemaKind,
+        text: str,
+        references: tuple[ResolvedReference, ...] = (),
+        *,
+        resolved: bool = False,
+    ) -> bytes | None:
+        self.digested.append(text)
+        if "!" in text:
+            return None
+        parsed = FakeSchema(kind, tuple(text.split()), references)
+        return text_digest(resolved_text(parsed) if resolved else parsed.canonical)
 
     def parse(
         self,

@@ -10,6 +10,7 @@ from odradek.registry.compatibility.levels import CompatibilityLevel
 from odradek.registry.configs import Config
 from odradek.registry.decisions.delete import delete_subject, delete_version
 from odradek.registry.decisions.register import register
+from odradek.registry.decisions.tools import SchemaTools
 from odradek.registry.errors import RegistryErrorCode
 from odradek.registry.guids import guid_of
 from odradek.registry.json_value import INTEGER_MAX
@@ -24,7 +25,14 @@ from odradek.registry.records import (
 )
 from odradek.registry.rules import Rule, RuleSet
 from odradek.registry.schemas.parsed import TEXT_BYTES_MAX, Reference
-from tests.registry.decisions.fakes import Log, fake_tools, refused, request, subject
+from tests.registry.decisions.fakes import (
+    FakeParsers,
+    Log,
+    fake_tools,
+    refused,
+    request,
+    subject,
+)
 
 INVALID = RegistryErrorCode.INVALID_SCHEMA
 NOT_PERMITTED = RegistryErrorCode.OPERATION_NOT_PERMITTED
@@ -500,3 +508,17 @@ def test_format_of_the_response_is_that_of_the_request() -> None:
 
     assert response["schema"] == "x y"
     assert unknown["schema"] == "y"
+
+
+def test_a_registration_parses_no_earlier_version_without_a_comparison() -> None:
+    log = Registered()
+    for number in range(5):
+        log.write(SchemaRecord("a", number + 1, number + 1, f"x{number}"))
+    log.write(ConfigRecord(None, Config(level=CompatibilityLevel.NONE)))
+    parsers = FakeParsers()
+    tools = SchemaTools(parsers, fake_tools().incompatibilities)
+
+    log.execute(register(log.state, tools, subject("a"), request("y")))
+
+    assert set(parsers.parsed) == {"y"}
+    assert set(parsers.digested) == {f"x{number}" for number in range(5)}

@@ -52,6 +52,17 @@ class ThreadedRegistry(MemoryRegistry):
         self._called("parse")
         return self._parsers.parse(kind, text, references, stored=stored)
 
+    def digest(
+        self,
+        kind: SchemaKind,
+        text: str,
+        references: tuple[ResolvedReference, ...] = (),
+        *,
+        resolved: bool = False,
+    ) -> bytes | None:
+        self._called("digest")
+        return self._parsers.digest(kind, text, references, resolved=resolved)
+
     async def parse_off_loop(self, call: Callable[[], T]) -> T:
         self.is_in_thread = True
         try:

@@ -10,38 +10,55 @@ text only:
 
 from __future__ import annotations
 
-from odradek.registry.decisions.parsing import Candidate, stored_schema
+from functools import cached_property
+
+from odradek.registry.decisions.parsing import Candidate, task_of_version
 from odradek.registry.decisions.resolution import with_numbers
 from odradek.registry.decisions.tools import SchemaParsers
 from odradek.registry.metadata import Metadata
 from odradek.registry.schema_version import SchemaVersion
-from odradek.registry.schemas.parsed import ParsedSchema, UnsupportedFormat
+from odradek.registry.schemas.parsed import resolved_text, text_digest
 from odradek.registry.state import RegistryState
 
-RESOLVED = "resolved"
-"""The format whose text contains the definitions of all references."""
 
+class Equivalence:
+    """Compares the schema of a request with versions of its subject.
 
-def is_equivalent(
-    state: RegistryState, parsers: SchemaParsers, candidate: Candidate, version: SchemaVersion
-) -> bool:
-    """Whether a look-up of the candidate finds the version.
-
-    Raises:
-        RegistryError: 42201, the version cannot be parsed.
+    Args:
+        state: The state.
+        parsers: The parsers, and the digests of versions.
+        candidate: The schema of the request.
     """
-    if candidate.kind != version.kind or candidate.rule_set != version.rule_set:
-        return False
-    if not _metadata_match(candidate.metadata, version):
-        return False
-    references = with_numbers(state, version.subject, version.references)
-    if candidate.references == references:
-        return candidate.text == version.text or candidate.parsed.canonical == (
-            stored_schema(state, parsers, version).canonical
-        )
-    if candidate.references:
-        return False
-    return _resolved(candidate.parsed) == _resolved(stored_schema(state, parsers, version))
+
+    def __init__(self, state: RegistryState, parsers: SchemaParsers, candidate: Candidate) -> None:
+        self._state = state
+        self._parsers = parsers
+        self._candidate = candidate
+
+    def matches(self, version: SchemaVersion) -> bool:
+        """Whether a look-up of the schema finds a version. It does not if that is not valid."""
+        candidate = self._candidate
+        if candidate.kind != version.kind or candidate.rule_set != version.rule_set:
+            return False
+        if not _metadata_match(candidate.metadata, version):
+            return False
+        references = with_numbers(self._state, version.subject, version.references)
+        if candidate.references == references:
+            return candidate.text == version.text or self._canonical == self._digest(version)
+        if candidate.references:
+            return False
+        return self._resolved == self._digest(version, resolved=True)
+
+    def _digest(self, version: SchemaVersion, *, resolved: bool = False) -> bytes | None:
+        return task_of_version(self._state, version).digest(self._parsers, resolved=resolved)
+
+    @cached_property
+    def _canonical(self) -> bytes:
+        return text_digest(self._candidate.parsed.canonical)
+
+    @cached_property
+    def _resolved(self) -> bytes:
+        return text_digest(resolved_text(self._candidate.parsed))
 
 
 def _metadata_match(metadata: Metadata | None, version: SchemaVersion) -> bool:
@@ -56,10 +73,3 @@ def _metadata_match(metadata: Metadata | None, version: SchemaVersion) -> bool:
             return False
         return metadata.without_version() == (version.metadata or Metadata())
     return metadata == version.metadata
-
-
-def _resolved(parsed: ParsedSchema) -> str:
-    try:
-        return parsed.formatted(RESOLVED)
-    except UnsupportedFormat:
-        return parsed.canonical

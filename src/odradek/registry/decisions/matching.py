@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from odradek.registry.decisions.equivalence import is_equivalent
+from odradek.registry.decisions.equivalence import Equivalence
 from odradek.registry.decisions.inheritance import with_inherited_contract
 from odradek.registry.decisions.parsing import Candidate, canonical
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.decisions.tools import SchemaParsers
-from odradek.registry.errors import RegistryError
 from odradek.registry.schema_version import SchemaVersion
 from odradek.registry.state import Deleted, RegistryState
 from odradek.registry.subjects import QualifiedSubject
@@ -40,16 +39,16 @@ def matching_version(
     if request.is_empty:
         return None
     candidate = canonical(state, parsers, subject, request, normalize=normalize, stored=True)
+    equivalence = Equivalence(state, parsers, candidate)
     if latest_only:
         latest = state.latest(subject)
-        found = latest is not None and is_equivalent(state, parsers, candidate, latest)
-        return latest if found else None
+        return latest if latest is not None and equivalence.matches(latest) else None
     same = version_with_content(state, candidate, deleted=deleted)
     if same is not None:
         return same
     included = Deleted.INCLUDE if deleted else Deleted.EXCLUDE
     for version in reversed(state.versions(subject, included)):
-        if _matches(state, parsers, candidate, version):
+        if equivalence.matches(version):
             return version
     return None
 
@@ -96,13 +95,3 @@ def version_with_content(
         and (deleted or not each.deleted)
     ]
     return versions[-1] if versions else None
-
-
-def _matches(
-    state: RegistryState, parsers: SchemaParsers, candidate: Candidate, version: SchemaVersion
-) -> bool:
-    """Whether a version matches. A version that cannot be parsed does not."""
-    try:
-        return is_equivalent(state, parsers, candidate, version)
-    except RegistryError:
-        return False

@@ -62,6 +62,13 @@ class ParseTask:
         except InvalidSchema as error:
             raise _invalid(self.kind, error) from error
 
+    def digest(self, parsers: SchemaParsers, *, resolved: bool = False) -> bytes | None:
+        """Return the digest of the canonical or the resolved text, or None if it is not valid."""
+        is_known = self.kind in SchemaKind.__members__
+        if self.error is not None or not is_known or len(self.text.encode()) > TEXT_BYTES_MAX:
+            return None
+        return parsers.digest(SchemaKind(self.kind), self.text, self.references, resolved=resolved)
+
     def text_in(self, parsers: SchemaParsers, format_name: str) -> str:
         """Return the text in a format. An unknown one is the canonical text, as in Confluent's.
 
@@ -142,17 +149,6 @@ def canonical(
         rule_set=request.rule_set,
         parsed=parsed,
     )
-
-
-def stored_schema(
-    state: RegistryState, parsers: SchemaParsers, version: SchemaVersion
-) -> ParsedSchema:
-    """Return the parsed schema of a version.
-
-    Raises:
-        RegistryError: 42201, its kind is unknown, its text is not valid, or a reference is missing.
-    """
-    return task_of_version(state, version).run(parsers)
 
 
 def text_in_format(

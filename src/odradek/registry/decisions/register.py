@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from odradek.registry.decisions.comparison import incompatibilities
 from odradek.registry.decisions.decision import Decision
-from odradek.registry.decisions.equivalence import is_equivalent
+from odradek.registry.decisions.equivalence import Equivalence
 from odradek.registry.decisions.inheritance import with_inherited_contract, with_inherited_text
 from odradek.registry.decisions.matching import matching_version, version_with_content
 from odradek.registry.decisions.parsing import Candidate, canonical, text_in_format
@@ -158,10 +158,10 @@ class _Registration:
         same = version_with_content(self._state, candidate)
         if same is not None and same.id == schema_id:
             return same
-        parsers = self._tools.parsers
+        equivalence = Equivalence(self._state, self._tools.parsers, candidate)
         for version in reversed(self._state.versions(self._subject)):
             may_match = schema_id < 0 or schema_id == version.id
-            if may_match and is_equivalent(self._state, parsers, candidate, version):
+            if may_match and equivalence.matches(version):
                 return version
         return None
 

@@ -27,6 +27,16 @@ class SchemaParsers(Protocol):
             InvalidSchema: The text is not a valid schema of its kind.
         """
 
+    def digest(
+        self,
+        kind: SchemaKind,
+        text: str,
+        references: tuple[ResolvedReference, ...] = (),
+        *,
+        resolved: bool = False,
+    ) -> bytes | None:
+        """Return the digest of the canonical or the resolved text, or None if it is not valid."""
+
 
 class Incompatibilities(Protocol):
     """Compares schemas, as `odradek.registry.compatibility.levels.incompatibilities`."""

@@ -5,6 +5,7 @@ Each kind has a module here with `parse`, and one in `odradek.registry.compatibi
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -14,6 +15,10 @@ TEXT_BYTES_MAX = 1_048_576
 
 DEPTH_MAX = 200
 """Maximum depth of nested types in a schema."""
+
+
+RESOLVED = "resolved"
+"""The format whose text contains the definitions of all references."""
 
 
 class SchemaKind(StrEnum):
@@ -39,6 +44,11 @@ class ResolvedReference:
 
     name: str
     text: str
+
+
+def text_digest(text: str) -> bytes:
+    """Return a hash of a text, to compare texts without keeping them."""
+    return hashlib.md5(text.encode(), usedforsecurity=False).digest()
 
 
 class InvalidSchema(Exception):
@@ -68,3 +78,11 @@ class ParsedSchema(Protocol):
         Raises:
             UnsupportedFormat: The kind does not have this format.
         """
+
+
+def resolved_text(parsed: ParsedSchema) -> str:
+    """Return the text with the definitions of all references, or else the canonical text."""
+    try:
+        return parsed.formatted(RESOLVED)
+    except UnsupportedFormat:
+        return parsed.canonical

@@ -11,7 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-from odradek.registry.schemas.parsed import ParsedSchema, ResolvedReference, SchemaKind
+from odradek.registry.schemas.parsed import (
+    InvalidSchema,
+    ParsedSchema,
+    ResolvedReference,
+    SchemaKind,
+    resolved_text,
+    text_digest,
+)
 
 CACHE_BYTES_MAX = 24 * 1_048_576
 """Maximum estimated size of all parsed schemas in the cache of one `Parsers`."""
@@ -22,6 +29,9 @@ BYTES_PER_CHARACTER = 24
 BYTES_PER_SCHEMA = 2_048
 """Estimated memory of a parsed schema with an empty text."""
 
+DIGESTS_MAX = 20_000
+"""Maximum number of stored texts whose digests are kept, in about 250 bytes each."""
+
 Parse = Callable[[str, tuple[ResolvedReference, ...]], ParsedSchema]
 
 
@@ -31,6 +41,12 @@ class _Key:
     text: str
     references: tuple[ResolvedReference, ...]
     stored: bool
+
+    def digest(self, resolved: bool) -> bytes:
+        """Return a hash of the key and of the form of the text."""
+        parts = [str(resolved), self.kind.value, self.text]
+        parts += [part for each in self.references for part in (each.name, each.text)]
+        return text_digest("".join(f"{len(part)}:{part}" for part in parts))
 
     def weight(self) -> int:
         texts = sum(len(each.text) + len(each.name) for each in self.references)
@@ -49,6 +65,48 @@ class Parsers:
         self._lock = Lock()
         self._cached: OrderedDict[_Key, ParsedSchema] = OrderedDict()
         self._cached_bytes = 0
+        self._digests: OrderedDict[bytes, bytes | None] = OrderedDict()
+
+    def digest(
+        self,
+        kind: SchemaKind,
+        text: str,
+        references: tuple[ResolvedReference, ...] = (),
+        *,
+        resolved: bool = False,
+    ) -> bytes | None:
+        """Return the digest of the canonical text of a stored schema. It is computed once.
+
+        A search through all versions of a subject would remove all other schemas from the cache of
+        parsed schemas. Therefore it compares digests.
+
+        Args:
+            kind: The kind of the schema.
+            text: The text of the schema.
+            references: As for `parse`.
+            resolved: Whether to return the digest of the text with the definitions of references.
+
+        Returns:
+            The digest, or None if the text is not a valid schema of its kind.
+        """
+        parse_key = _Key(kind, text, references, stored=True)
+        key = parse_key.digest(resolved)
+        with self._lock:
+            if key in self._digests:
+                self._digests.move_to_end(key)
+                return self._digests[key]
+            parsed = self._cached.get(parse_key)
+        try:
+            parsed = parsed or _parser(kind, stored=True)(text, references)
+        except InvalidSchema:
+            digest = None
+        else:
+            digest = text_digest(resolved_text(parsed) if resolved else parsed.canonical)
+        with self._lock:
+            self._digests[key] = digest
+            if len(self._digests) > DIGESTS_MAX:
+                self._digests.popitem(last=False)
+        return digest
 
     def parse(
         self,
