@@ -25,6 +25,8 @@ from odradek.registry.forwarding import (
 )
 from odradek.registry.json_value import JsonValue
 from odradek.registry.records import NoopRecord, Record, decode, encode
+from odradek.registry.request_budget import TIME_MS_MAX, BudgetExceeded
+from odradek.registry.schemas.parsed import SchemaKind
 from odradek.registry.schemas.parsers import Parsers
 from odradek.registry.schemas_log import LogBatch, LogEntry
 from odradek.registry.service import (
@@ -183,6 +185,20 @@ async def register(instance: Instance, subject: str, text: str = SCHEMA) -> http
 
 def noop(_: RegistryState) -> Decision:
     return Decision((NoopRecord(),), {"written": True})
+
+
+def test_each_request_has_a_budget_of_its_own() -> None:
+    async def test(network: Network) -> None:
+        service, clock = network.writer.service, network.writer.clock
+        parsers = service.tools.parsers
+        parsers.parse(SchemaKind.AVRO, '"int"')
+        clock.advance(int(TIME_MS_MAX))
+        response = await register(network.writer, "orders")
+        assert response.status_code == 200
+        with pytest.raises(BudgetExceeded):
+            parsers.parse(SchemaKind.AVRO, '"int"')
+
+    run(test)
 
 
 def test_writer_executes_a_write() -> None:

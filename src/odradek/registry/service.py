@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 from urllib.parse import quote
 
@@ -20,7 +21,7 @@ from odradek.environment.timers import LoopTimers, Timers
 from odradek.registry.applied_log import AppliedLog
 from odradek.registry.compatibility.levels import incompatibilities
 from odradek.registry.decisions.decision import Decision
-from odradek.registry.decisions.tools import SchemaTools
+from odradek.registry.decisions.tools import LimitedParsers, SchemaTools
 from odradek.registry.election import Leader
 from odradek.registry.errors import (
     RegistryError,
@@ -30,6 +31,7 @@ from odradek.registry.errors import (
 )
 from odradek.registry.forwarding import ForwardableRequest, Forwarder, WriterUnreachable
 from odradek.registry.json_value import JsonValue
+from odradek.registry.request_budget import OVERLOADED, RequestBudget
 from odradek.registry.schemas.parsers import Parsers
 from odradek.registry.state import RegistryState
 
@@ -66,9 +68,6 @@ CATCH_UP_WAIT_S = 2.0
 
 OFFSET_REQUEST = ForwardableRequest("GET", "/", {}, b"")
 """A request whose response has the writer's offset in its header."""
-
-OVERLOADED = 503
-"""Error code and HTTP status of a request above a limit. Clients repeat such a request."""
 
 T = TypeVar("T")
 Decide = Callable[[RegistryState], Decision]
@@ -117,7 +116,7 @@ class Registry(Protocol):
 
     @property
     def tools(self) -> SchemaTools:
-        """The parsers and the comparison of schemas."""
+        """The parsers and the comparison of schemas, with a new budget for one request."""
 
     @property
     def state(self) -> RegistryState:
@@ -186,7 +185,7 @@ class RegistryService:
         timers: Timers | None = None,
     ) -> None:
         self.state = state
-        self.tools = SchemaTools(parsers, incompatibilities)
+        self._parsers = parsers
         self.identity = identity
         self._leadership = leadership
         self._applied = applied
@@ -203,6 +202,14 @@ class RegistryService:
     def epoch(self) -> int:
         """The epoch of the newest writer that this instance knows, or 0."""
         return self._leadership.known_epoch
+
+    @property
+    def tools(self) -> SchemaTools:
+        """The parsers and the comparison of schemas, with a new budget for one request."""
+        budget = RequestBudget(self._clock.monotonic_ms)
+        return SchemaTools(
+            LimitedParsers(self._parsers, budget), partial(incompatibilities, spend=budget.spend)
+        )
 
     async def write(self, decide: Decide, request: ForwardableRequest) -> JsonValue:
         """Execute a write here or on the writer. Return the body of the response.

@@ -9,7 +9,7 @@ import pytest
 from odradek.registry.compatibility.levels import CompatibilityLevel
 from odradek.registry.configs import Config
 from odradek.registry.decisions.lookup import (
-    compatibility_check,
+    check_compatibility,
     find_version,
     get_version,
     latest_with_metadata,
@@ -212,7 +212,7 @@ def test_newest_version_with_the_properties_is_found(log: Log) -> None:
 
 
 def check(log: Log, text: str, version: int | None = None, **options: Any) -> dict[str, Any]:
-    return compatibility_check(log.state, fake_tools(), A, request(text), version, **options)()
+    return check_compatibility(log.state, fake_tools(), A, request(text), version, **options)
 
 
 def test_schema_is_compared_with_the_versions_of_the_level(log: Log) -> None:
@@ -245,13 +245,6 @@ def test_messages_are_returned_on_request(log: Log) -> None:
     }
     with refused(RegistryErrorCode.INVALID_SCHEMA):
         check(log, "x!")
-
-
-def test_a_check_does_not_use_the_state_when_it_runs(log: Log) -> None:
-    later = compatibility_check(log.state, fake_tools(), A, request("x"), verbose=True)
-    log.write(SchemaRecord("a", 4, 5, "x"))
-    assert later()["messages"] == ["version 2: y missing"]
-    assert check(log, "x") == {"is_compatible": True}
 
 
 def test_a_missing_reference_is_an_error_of_the_version_that_is_compared() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from starlette.testclient import TestClient
@@ -15,15 +15,19 @@ from odradek.registry.compatibility.levels import (
     EarlierVersion,
     incompatibilities,
 )
+from odradek.registry.decisions import parsing
+from odradek.registry.decisions.resolution import Resolved, resolve
 from odradek.registry.decisions.tools import SchemaTools
 from odradek.registry.schemas.parsed import ParsedSchema, ResolvedReference, SchemaKind
 from odradek.registry.schemas.parsers import Parsers
 from tests.registry.routes.memory_registry import (
     INVALID,
+    LINE,
     ORDER_1,
     ORDER_2,
     MemoryRegistry,
     fill,
+    order_reference,
     schema_body,
 )
 
@@ -136,6 +140,24 @@ def test_a_registration_compares_in_a_thread() -> None:
     registry = ThreadedRegistry()
     fill(TestClient(create_app(registry)))
     assert "compare" in registry.in_thread
+
+
+def test_references_are_resolved_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = ThreadedRegistry()
+    client = TestClient(create_app(registry))
+    fill(client)
+
+    def resolve_and_record(*arguments: Any, **options: Any) -> Resolved:
+        registry._called("resolve")
+        return resolve(*arguments, **options)
+
+    monkeypatch.setattr(parsing, "resolve", resolve_and_record)
+    body = json.dumps(schema_body(LINE, references=order_reference()))
+    response = client.post("/compatibility/subjects/lines/versions", content=body)
+
+    assert response.json() == {"is_compatible": True}
+    assert registry.on_loop == []
+    assert registry.in_thread.count("resolve") == 2
 
 
 def test_an_error_that_precedes_the_schema_is_returned_first(client: TestClient) -> None:

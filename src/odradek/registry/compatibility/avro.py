@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from odradek.registry.recursion import Recursion, run
+from odradek.registry.request_budget import Spend, unlimited
 from odradek.registry.schemas.avro import ParsedAvro
 from odradek.registry.schemas.avro_text import CanonicalText
 from odradek.registry.schemas.avro_types import (
@@ -117,25 +118,26 @@ class IncomparableSchemas(Exception):
     """The rules give no result for two schemas. The message says why."""
 
 
-def check(reader: ParsedAvro, writer: ParsedAvro) -> list[str]:
+def check(reader: ParsedAvro, writer: ParsedAvro, spend: Spend = unlimited) -> list[str]:
     """Return the reasons why `reader` cannot read data of `writer`. Empty: it can.
 
     The reasons are messages of Confluent's registry, with ``%s`` for the role of each schema.
+    `spend` is called for each pair of types.
     """
     try:
-        return [str(reason) for reason in reasons(reader, writer)]
+        return [str(reason) for reason in reasons(reader, writer, spend)]
     except IncomparableSchemas as error:
         return [f"{_FAILED}{error}"]
 
 
-def reasons(reader: ParsedAvro, writer: ParsedAvro) -> list[Reason]:
+def reasons(reader: ParsedAvro, writer: ParsedAvro, spend: Spend = unlimited) -> list[Reason]:
     """Return the reasons why `reader` cannot read data of `writer`, at most `REASONS_MAX`.
 
     Raises:
         IncomparableSchemas: A field of the reader has the names of several fields of the writer, or
             the check needs more than `COMPARISONS_MAX` comparisons.
     """
-    return list(run(_AvroComparison().compare("", reader.root, writer.root, None)))
+    return list(run(_AvroComparison(spend).compare("", reader.root, writer.root, None)))
 
 
 _Location: TypeAlias = "tuple[_Location, str] | None"
@@ -149,7 +151,8 @@ _READABLE: _Result = ()
 class _AvroComparison:
     """Compares pairs of types and keeps their results, which also ends recursion."""
 
-    def __init__(self) -> None:
+    def __init__(self, spend: Spend) -> None:
+        self._spend = spend
         self._results: dict[tuple[int, int], _Result] = {}
 
     def compare(
@@ -162,6 +165,7 @@ class _AvroComparison:
             return self._results[key]
         if len(self._results) >= COMPARISONS_MAX:
             raise IncomparableSchemas(f"the schemas need more than {COMPARISONS_MAX} comparisons")
+        self._spend(1)
         # A pair whose comparison is in progress is readable unless another part proves otherwise.
         self._results[key] = _READABLE
         result: _Result = yield self._compare_here(read, written, (location, token))

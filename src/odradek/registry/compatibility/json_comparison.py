@@ -14,6 +14,7 @@ from odradek.registry.compatibility.json_differences import NO_DIFFERENCE, Findi
 from odradek.registry.compatibility.json_disjoint import Disjointness
 from odradek.registry.compatibility.json_pairs import compare_pair
 from odradek.registry.compatibility.json_steps import Pair, Steps
+from odradek.registry.request_budget import Spend, unlimited
 from odradek.registry.schemas.json_model import Node, ObjectForm, resolved
 
 PAIRS_MAX = 100_000
@@ -33,12 +34,13 @@ class ComparisonLimit(Exception):
     """The schemas are too large or too deep to be compared. The message says which limit it is."""
 
 
-def compare_schemas(writer: Node, reader: Node) -> Outcome:
+def compare_schemas(writer: Node, reader: Node, spend: Spend = unlimited) -> Outcome:
     """Return the differences between two schemas.
 
     Args:
         writer: The schema of the data.
         reader: The schema that must accept the data.
+        spend: Called with the cost of each pair of subschemas.
 
     Raises:
         ComparisonLimit: The comparison exceeds `PAIRS_MAX` or `COMPARISON_DEPTH_MAX`.
@@ -47,7 +49,7 @@ def compare_schemas(writer: Node, reader: Node) -> Outcome:
     wrong: dict[_Key, Outcome] = {}
     pairs_left = PAIRS_MAX
     while True:
-        comparison = _JsonComparison(wrong, disjointness, pairs_left)
+        comparison = _JsonComparison(wrong, disjointness, pairs_left, spend)
         outcome = comparison.run(writer, reader)
         incompatible = comparison.incompatible()
         if not comparison.assumed or incompatible.keys() <= wrong.keys():
@@ -71,6 +73,7 @@ class _JsonComparison:
     """The outcomes of pairs that an earlier pass found to be incompatible."""
     disjointness: Disjointness
     pairs_left: int
+    spend: Spend
     assumed: bool = False
     """Whether a pair was assumed to be compatible."""
     _known: dict[_Key, Outcome] = field(default_factory=dict)
@@ -109,6 +112,7 @@ class _JsonComparison:
         if len(self._stack) == COMPARISON_DEPTH_MAX:
             raise ComparisonLimit(f"more than {COMPARISON_DEPTH_MAX} nested subschemas")
         self.pairs_left -= cost
+        self.spend(cost)
         self._active.add(key)
         found = Findings()
         self._stack.append(_Frame(key, found, compare_pair(found, *key, self.disjointness)))

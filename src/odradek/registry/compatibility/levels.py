@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from odradek.registry.request_budget import Spend, unlimited
 from odradek.registry.schemas.parsed import ParsedSchema, SchemaKind
 
 OLD_SCHEMA_CHARACTERS_MAX = 10 * 1024
@@ -57,14 +58,15 @@ class EarlierVersion:
     schema: ParsedSchema
 
 
-def check(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
+def check(reader: ParsedSchema, writer: ParsedSchema, spend: Spend = unlimited) -> list[str]:
     """Return the reasons why `reader` cannot read data of `writer`. Empty: it can.
 
     A reason may contain ``%s`` twice: for the role of the reader and then for that of the writer.
+    `spend` is called for the parts of the comparison.
     """
     if reader.kind is not writer.kind:
         return [DIFFERENT_KIND]
-    return _check_of(reader.kind)(reader, writer)
+    return _check_of(reader.kind)(reader, writer, spend)
 
 
 def incompatibilities(
@@ -73,6 +75,7 @@ def incompatibilities(
     earlier: Iterable[EarlierVersion],
     *,
     validate_fields: bool = False,
+    spend: Spend = unlimited,
 ) -> list[str]:
     """Return the messages why a schema breaks a level. Empty: it does not.
 
@@ -83,11 +86,12 @@ def incompatibilities(
             asked for. Only the first one is, unless the level is transitive. The first version
             with reasons ends the comparison.
         validate_fields: The subject's setting ``validateFields``, which the messages repeat.
+        spend: Called for the parts of each comparison.
     """
     if level is CompatibilityLevel.NONE:
         return []
     for version in earlier:
-        messages = _compare(level, schema, version)
+        messages = _compare(level, schema, version, spend)
         if messages:
             settings = f"validateFields: '{str(validate_fields).lower()}'"
             return [*messages, f"{{{settings}, compatibility: '{level.value}'}}"]
@@ -96,17 +100,19 @@ def incompatibilities(
     return []
 
 
-def _compare(level: CompatibilityLevel, schema: ParsedSchema, old: EarlierVersion) -> list[str]:
+def _compare(
+    level: CompatibilityLevel, schema: ParsedSchema, old: EarlierVersion, spend: Spend
+) -> list[str]:
     if schema.kind is not old.schema.kind:
         return [DIFFERENT_KIND]
     messages: list[str] = []
     details = _details(old)
     if level.is_forward:
-        reasons = check(old.schema, schema)
+        reasons = check(old.schema, schema, spend)
         messages += _named(reasons, _OLD, _NEW)
         messages += details if reasons and not level.is_backward else []
     if level.is_backward:
-        reasons = check(schema, old.schema)
+        reasons = check(schema, old.schema, spend)
         messages += _named(reasons, _NEW, _OLD)
         messages += details if reasons else []
     return messages

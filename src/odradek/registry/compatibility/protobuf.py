@@ -38,14 +38,17 @@ from odradek.registry.compatibility.proto_types import (
     ScalarGroup,
     Types,
 )
+from odradek.registry.request_budget import Spend, unlimited
 from odradek.registry.schemas.protobuf import ParsedProtobuf
 
 
-def check(reader: ParsedProtobuf, writer: ParsedProtobuf) -> list[str]:
+def check(reader: ParsedProtobuf, writer: ParsedProtobuf, spend: Spend = unlimited) -> list[str]:
     """Return the reasons why `reader` cannot read data of `writer`. Empty: it can.
 
     A reason contains ``%s`` for the role of the reader, and then for the role of the writer.
+    `spend` is called once, because the work is proportional to the size of the schemas.
     """
+    spend(1)
     return [str(each) for each in differences(reader, writer) if not each.kind.is_compatible]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from odradek.registry.decisions.comparison import compared_versions, messages_of
 from odradek.registry.decisions.matching import matching_or_inheriting_version
@@ -17,6 +17,7 @@ from odradek.registry.errors import (
     version_not_found,
 )
 from odradek.registry.json_value import JsonObject
+from odradek.registry.request_budget import BudgetExceeded
 from odradek.registry.schema_version import SchemaVersion, schema_json
 from odradek.registry.state import LATEST_VERSION, Deleted, RegistryState
 from odradek.registry.subjects import QualifiedSubject
@@ -89,6 +90,8 @@ def look_up(
             found = matching_or_inheriting_version(
                 state, parsers, candidate, request, normalize=normalize, deleted=deleted
             )
+        except BudgetExceeded:
+            raise
         except RegistryError:
             if candidate == subject:
                 raise
@@ -125,7 +128,7 @@ def latest_with_metadata(
     raise schema_not_found()
 
 
-def compatibility_check(
+def check_compatibility(
     state: RegistryState,
     tools: SchemaTools,
     subject: QualifiedSubject,
@@ -133,12 +136,8 @@ def compatibility_check(
     version: int | None = None,
     *,
     verbose: bool = False,
-) -> Callable[[], JsonObject]:
-    """Return a check of a schema: ``POST /compatibility/subjects/{subject}/versions``.
-
-    The check may take long. It has all that it needs from the state, so that a thread may run it.
-    It returns the response, and raises RegistryError: 42201 or 42209, the schema is not valid or
-    too large.
+) -> JsonObject:
+    """Return the response to ``POST /compatibility/subjects/{subject}/versions``.
 
     Args:
         state: The state.
@@ -150,25 +149,22 @@ def compatibility_check(
         verbose: Whether the response contains the messages. An invalid schema is one of them then.
 
     Raises:
-        RegistryError: 40402, the version does not exist.
+        RegistryError: 40402, the version does not exist. 42201 or 42209, the schema is not valid or
+            too large. 422 or 503, the comparison exceeds the budget of the request.
     """
     versions = _requested_versions(state, subject, version)
     config = state.config_in_scope(subject)
     stored = config.validate_new_schemas is False
     task = task_of_request(state, subject, request, stored=stored)
-    earlier = list(compared_versions(state, config, request.metadata, versions))
-
-    def check() -> JsonObject:
-        try:
-            messages = messages_of(tools, config, task.run(tools.parsers), earlier)
-        except RegistryError as error:
-            if not verbose or error.code != RegistryErrorCode.INVALID_SCHEMA:
-                raise
-            messages = [error.message]
-        response: JsonObject = {"is_compatible": not messages}
-        return {**response, "messages": messages} if verbose else response
-
-    return check
+    earlier = compared_versions(state, config, request.metadata, versions)
+    try:
+        messages = messages_of(tools, config, task.run(tools.parsers), earlier)
+    except RegistryError as error:
+        if not verbose or error.code != RegistryErrorCode.INVALID_SCHEMA:
+            raise
+        messages = [error.message]
+    response: JsonObject = {"is_compatible": not messages}
+    return {**response, "messages": messages} if verbose else response
 
 
 def _requested_versions(

@@ -122,7 +122,7 @@ class _Resolution:
         self._names.add(name)
 
     def _append(self, name: str, text: str) -> None:
-        self._bytes += len(text.encode())
+        self._bytes += len(text) if text.isascii() else len(text.encode())
         if self._bytes > TEXT_BYTES_MAX:
             raise schema_too_large(
                 f"The texts of all references are larger than {TEXT_BYTES_MAX} bytes"

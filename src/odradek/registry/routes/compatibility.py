@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.registry.decisions.lookup import compatibility_check
+from odradek.registry.decisions.lookup import check_compatibility
 from odradek.registry.decisions.requests import SchemaRequest
 from odradek.registry.json_value import JsonValue
 from odradek.registry.routes.catch_up import repeated
@@ -35,11 +35,15 @@ class CompatibilityRoutes:
         return await self._check(request, request.version())
 
     async def _check(self, request: RegistryRequest, version: int | None) -> JsonValue:
-        query = request.query
+        query, named = request.query, request.subject()
         schema = SchemaRequest.from_json(await request.json())
-        state = self._registry.state
-        subject = state.resolve_alias(request.subject())
-        check = compatibility_check(
-            state, self._registry.tools, subject, schema, version, verbose=query.flag("verbose")
+        return await self._registry.read_off_loop(
+            lambda state: check_compatibility(
+                state,
+                self._registry.tools,
+                state.resolve_alias(named),
+                schema,
+                version,
+                verbose=query.flag("verbose"),
+            )
         )
-        return await self._registry.parse_off_loop(check)

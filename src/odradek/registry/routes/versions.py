@@ -58,13 +58,12 @@ class VersionRoutes:
 
     async def register(self, request: RegistryRequest) -> JsonValue:
         """Register a schema: ``normalize``, ``format``, ``force``."""
-        query, tools = request.query, self._registry.tools
-        named = request.subject()
+        query, named = request.query, request.subject()
         schema = SchemaRequest.from_json(await request.json())
         return await self._registry.write(
             lambda state: register(
                 state,
-                tools,
+                self._registry.tools,
                 state.resolve_alias(named),
                 schema,
                 normalize=query.flag("normalize"),
