@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
 from odradek.registry import archive as archive_module
+from odradek.registry import archive_export, archive_import
+from odradek.registry import client as client_module
+from odradek.registry.app import create_app
 from odradek.registry.archive import (
     INDEX,
     Archive,
@@ -20,9 +24,11 @@ from odradek.registry.archive import (
     write_archive,
 )
 from odradek.registry.archive_export import in_parallel, read_registry
-from odradek.registry.client import StoredSchema
+from odradek.registry.archive_import import plan_import, run_import
+from odradek.registry.client import RegistryClient, StoredSchema
 from odradek.registry.schemas.parsed import Reference
 from tests.helpers.fake_registry import FakeRegistry
+from tests.registry.routes.memory_registry import MemoryRegistry
 
 
 def version(subject: str, number: int, text: str = '"int"', kind: str = "AVRO") -> ArchivedVersion:
@@ -174,3 +180,67 @@ def test_parallel_results_are_in_order_and_the_first_error_is_raised() -> None:
     assert in_parallel(lambda n: n * n, range(50)) == [n * n for n in range(50)]
     with pytest.raises(ZeroDivisionError):
         in_parallel(lambda n: 1 // n, [1, 0, 2])
+
+
+def aliased(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryRegistry, RegistryClient]:
+    """Return a registry in which requests for `a` return versions of `b`."""
+    registry = MemoryRegistry()
+    http = TestClient(create_app(registry))
+    for subject, text in (("a", '"int"'), ("b", '"string"'), ("c", '"long"')):
+        assert http.post(f"/subjects/{subject}/versions", json={"schema": text}).is_success
+    for number in range(2):
+        added = f'{{"type":"fixed","name":"F","size":{number + 1}}}'
+        http.put("/config", json={"compatibility": "NONE"})
+        assert http.post("/subjects/b/versions", json={"schema": added}).is_success
+    assert http.put("/config/a", json={"alias": "b"}).is_success
+    assert http.put("/config/orders-new", json={"alias": "b"}).is_success
+    for module in (archive_export, archive_import):
+        monkeypatch.setattr(module, "in_parallel", lambda call, items: [call(n) for n in items])
+    monkeypatch.setattr(client_module, "SCHEMAS_PER_PAGE", 2)
+    return registry, client_of(registry)
+
+
+def client_of(registry: MemoryRegistry) -> RegistryClient:
+    http = TestClient(create_app(registry), raise_server_exceptions=False)
+    return RegistryClient(["http://testserver"], http, lambda _: None, lambda _: None)
+
+
+def test_subject_with_an_alias_is_exported_with_its_own_versions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, client = aliased(monkeypatch)
+    archive = read_registry(client)
+    versions = {
+        each.name: [(version.id, version.schema.text) for version in each.versions]
+        for each in archive.subjects
+    }
+    assert versions["a"] == [(1, '"int"')]
+    assert [id_ for id_, _ in versions["b"]] == [2, 4, 5]
+    assert versions["orders-new"] == []
+    write_archive(tmp_path, archive)
+    assert read_archive(tmp_path) == archive
+
+
+def test_import_restores_a_subject_with_an_alias_and_an_alias_without_versions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, client = aliased(monkeypatch)
+    archive = read_registry(client)
+    target = client_of(MemoryRegistry())
+    for _ in range(2):
+        run_import(target, plan_import(target, archive), tmp_path, lambda _: None)
+        assert read_registry(target).subjects == archive.subjects
+    assert target.schema_by_id(1).text == '"int"'
+    config = target.config("orders-new")
+    assert config is not None and config["alias"] == "b"
+
+
+def test_import_refuses_to_write_under_an_alias(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, client = aliased(monkeypatch)
+    archive = read_registry(client)
+    target = client_of(MemoryRegistry())
+    target.set_config("a", {"alias": "c"})
+    plan = plan_import(target, archive)
+    assert ["'a' is an alias of 'c' there" in each for each in plan.conflicts] == [True]

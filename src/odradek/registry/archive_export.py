@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import TypeVar
 
 from odradek.registry.archive import Archive, ArchivedSubject, ArchivedVersion
-from odradek.registry.client import RegistryClient, UnexpectedResponse
+from odradek.registry.client import (
+    JsonObject,
+    RegistryClient,
+    RegistryRefusal,
+    StoredSchema,
+    UnexpectedResponse,
+)
 
 REQUESTS_IN_FLIGHT_MAX = 8
 """Largest number of requests that wait for their responses at the same time."""
+
+ALL_CONTEXTS = ":*:"
+"""The prefix of the subjects of all contexts."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,29 +41,77 @@ def read_registry(client: RegistryClient) -> Archive:
     """Return all subjects of all contexts with all versions, also those deleted softly.
 
     Each version is read by a request of its own. A version that is registered during the export may
-    be missing.
+    be missing. A name without versions has a config or mode in the archive if it is an alias. The
+    interface does not list other names without versions.
+
+    Raises:
+        UnexpectedResponse: The registry returned a version of another subject.
     """
-    subjects = in_parallel(lambda name: _read_subject(client, name), client.subjects(deleted=True))
+    names = client.subjects(deleted=True)
+    aliases = _aliases(client) - set(names)
+    subjects = in_parallel(lambda name: _read_subject(client, name), names)
+    subjects += in_parallel(lambda name: _read_alias(client, name), sorted(aliases))
+    subjects.sort(key=lambda each: each.name)
     return Archive(config=client.config(), mode=client.mode(), subjects=tuple(subjects))
 
 
+def alias_of(config: JsonObject | None) -> str | None:
+    """Return the subject that a config names as the alias of its subject."""
+    alias = None if config is None else config.get("alias")
+    return alias if isinstance(alias, str) and alias else None
+
+
+def own_versions(client: RegistryClient, name: str) -> tuple[ArchivedVersion, ...]:
+    """Return the versions of a subject whose config has an alias, in ascending order."""
+    live = {each.version for each, _ in client.schemas(name) if each.subject == name}
+    found = [
+        _archived(name, each, is_deleted=each.version not in live)
+        for each, _ in client.schemas(name, deleted=True)
+        if each.subject == name
+    ]
+    return tuple(sorted(found, key=lambda each: each.version))
+
+
+def _aliases(client: RegistryClient) -> set[str]:
+    """Return the names that are aliases of subjects."""
+    try:
+        found = client.schemas(ALL_CONTEXTS, deleted=True, latest_only=True, aliases=True)
+        return {name for _, names in found for name in names}
+    except RegistryRefusal as refusal:
+        if refusal.status == HTTPStatus.NOT_FOUND:  # a registry without this endpoint
+            return set()
+        raise
+
+
+def _read_alias(client: RegistryClient, name: str) -> ArchivedSubject:
+    return ArchivedSubject(name, client.config(name), client.mode(name), versions=())
+
+
 def _read_subject(client: RegistryClient, name: str) -> ArchivedSubject:
-    live = set(client.existing_versions(name))
-    return ArchivedSubject(
-        name=name,
-        config=client.config(name),
-        mode=client.mode(name),
-        versions=tuple(
+    config = client.config(name)
+    if alias_of(config) is not None:
+        versions = own_versions(client, name)
+    else:
+        live = set(client.existing_versions(name))
+        versions = tuple(
             _read_version(client, name, number, is_deleted=number not in live)
             for number in client.versions(name, deleted=True)
-        ),
-    )
+        )
+    return ArchivedSubject(name, config, client.mode(name), versions)
 
 
 def _read_version(
     client: RegistryClient, subject: str, number: int, *, is_deleted: bool
 ) -> ArchivedVersion:
     schema = client.version(subject, number, deleted=True)
-    if schema.id is None:
-        raise UnexpectedResponse(f"The registry returned version {number} without its id.")
-    return ArchivedVersion(subject, number, schema.id, schema, is_deleted)
+    if schema.subject is not None and schema.subject != subject:
+        raise UnexpectedResponse(
+            f"The registry returned a version of '{schema.subject}' for '{subject}'. Export again."
+        )
+    return _archived(subject, schema, is_deleted=is_deleted)
+
+
+def _archived(subject: str, schema: StoredSchema, *, is_deleted: bool) -> ArchivedVersion:
+    if schema.id is None or schema.version is None:
+        raise UnexpectedResponse(f"The registry returned a version of '{subject}' without its id.")
+    return ArchivedVersion(subject, schema.version, schema.id, schema, is_deleted)

@@ -21,7 +21,7 @@ from itertools import groupby
 from pathlib import Path
 
 from odradek.registry.archive import Archive, ArchivedSubject, ArchivedVersion
-from odradek.registry.archive_export import in_parallel
+from odradek.registry.archive_export import alias_of, in_parallel, own_versions
 from odradek.registry.client import (
     RegistryClient,
     RegistryRefusal,
@@ -194,6 +194,9 @@ def _dependencies(
 
 
 def _plan_subject(client: RegistryClient, subject: ArchivedSubject) -> _SubjectPlan:
+    alias = alias_of(client.config(subject.name))
+    if alias is not None:
+        return _plan_alias(client, subject, alias)
     existing = set(client.existing_versions(subject.name, deleted=True))
     live = set(client.existing_versions(subject.name))
     missing = tuple(each for each in subject.versions if each.version not in existing)
@@ -216,6 +219,30 @@ def _plan_subject(client: RegistryClient, subject: ArchivedSubject) -> _SubjectP
     ]
     return _SubjectPlan(
         missing, deletions, settings, tuple(notices), tuple(filter(None, conflicts))
+    )
+
+
+def _plan_alias(client: RegistryClient, subject: ArchivedSubject, alias: str) -> _SubjectPlan:
+    """Return the plan of a subject whose requests the registry redirects to another subject."""
+    there = {each.version: each for each in own_versions(client, subject.name)}
+    is_complete = all(
+        each.version in there and _has_same_content(there[each.version], each)
+        for each in subject.versions
+    )
+    conflict = (
+        f"'{subject.name}' is an alias of '{alias}' there, and its own versions differ from the"
+        " export. Remove its config there first"
+    )
+    settings, notices = _plan_settings(client, subject)
+    conflicts = () if is_complete else (conflict,)
+    return _SubjectPlan((), (), settings, tuple(notices), conflicts)
+
+
+def _has_same_content(there: ArchivedVersion, version: ArchivedVersion) -> bool:
+    return (there.id, there.is_deleted, _comparable(there.schema)) == (
+        version.id,
+        version.is_deleted,
+        _comparable(version.schema),
     )
 
 

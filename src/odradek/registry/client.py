@@ -7,7 +7,7 @@ request of this interface may be repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -30,6 +30,9 @@ RETRY_WAITS_S = (0.1, 0.5, 1.0, 2.0)
 
 REFERENCES_MAX = 1000
 """Largest number of schemas that one schema may reference, directly and through other schemas."""
+
+SCHEMAS_PER_PAGE = 100
+"""Largest number of versions in one response to a request for the versions of many subjects."""
 
 ERROR_TEXT_MAX = 300
 """Number of characters that an error keeps of a response that is not JSON."""
@@ -234,6 +237,38 @@ class RegistryClient:
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
         query = {"deleted": _flag(deleted)} | _format(format_)
         return StoredSchema.from_json(self._get(path, query))
+
+    def schemas(
+        self,
+        prefix: str,
+        *,
+        deleted: bool = False,
+        latest_only: bool = False,
+        aliases: bool = False,
+    ) -> Iterator[tuple[StoredSchema, tuple[str, ...]]]:
+        """Yield the versions of all subjects with a prefix, and the aliases of their subjects.
+
+        A subject has its own versions here, also if its config has an alias. By its name, a
+        registry returns the versions of the alias.
+
+        Args:
+            prefix: The beginning of the names, ``:*:`` for all contexts.
+            deleted: Include versions that are deleted softly.
+            latest_only: Only the latest version of each subject.
+            aliases: Request the aliases, too. Older registries ignore this.
+        """
+        query = {"subjectPrefix": prefix, "deleted": _flag(deleted)}
+        query |= {"latestOnly": _flag(latest_only), "aliases": _flag(aliases)}
+        offset = 0
+        while True:
+            page = {"offset": str(offset), "limit": str(SCHEMAS_PER_PAGE)}
+            found = _list(self._get("/schemas", query | page))
+            if not found:
+                return
+            for each in found:
+                names = _strings(_object(each).get("aliases") or [])
+                yield StoredSchema.from_json(each), tuple(names)
+            offset += len(found)
 
     def schema_by_id(self, id_: int, *, subject: str = "", format_: str = "") -> StoredSchema:
         """Return the schema of an id. `subject` chooses the context."""
