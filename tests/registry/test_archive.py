@@ -202,7 +202,7 @@ def aliased(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryRegistry, RegistryCl
 
 def client_of(registry: MemoryRegistry) -> RegistryClient:
     http = TestClient(create_app(registry), raise_server_exceptions=False)
-    return RegistryClient(["http://testserver"], http, lambda _: None, lambda _: None)
+    return RegistryClient(["http://testserver"], http, lambda _: None, lambda _: None)  # type: ignore[arg-type]
 
 
 def test_subject_with_an_alias_is_exported_with_its_own_versions(

@@ -64,6 +64,21 @@ def test_request_is_repeated_with_one_line(failure: httpx.Response | Exception) 
     assert line.endswith("The request is sent again.")
 
 
+@pytest.mark.parametrize("failure", [httpx.ReadTimeout(""), error(500, 50002), error(500, 50003)])
+def test_a_repeated_deletion_may_find_the_version_deleted(
+    failure: httpx.Response | Exception,
+) -> None:
+    client, _, waits = answering(failure, error(404, 40406))
+    client.delete_version("a", 1)
+    assert len(waits) == 1
+
+
+def test_a_first_deletion_of_a_deleted_version_is_an_error() -> None:
+    client, _, _ = answering(error(404, 40406))
+    with pytest.raises(RegistryRefusal):
+        client.delete_version("a", 1)
+
+
 def test_repetition_has_a_limit() -> None:
     client, _, waits = answering(*[httpx.ConnectError("refused")] * 10)
     with pytest.raises(RegistryUnavailable, match=r"No registry responds at http://a:1 \(refused"):

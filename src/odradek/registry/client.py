@@ -1,7 +1,8 @@
 """HTTP client of a schema registry, for commands: any registry with Confluent's REST interface.
 
 The client is synchronous. It repeats requests that a registry did not respond to, because every
-request of this interface may be repeated.
+request of this interface may be repeated. A deletion that is repeated may find that it has been
+executed before, which is a success.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ _RETRIED_CODES = frozenset(
 _NO_SUBJECT = frozenset(
     {RegistryErrorCode.SUBJECT_NOT_FOUND, RegistryErrorCode.SUBJECT_SOFT_DELETED}
 )
+_VERSION_DELETED = frozenset({int(RegistryErrorCode.VERSION_SOFT_DELETED)})
 _NO_MODE = frozenset({RegistryErrorCode.MODE_NOT_CONFIGURED, RegistryErrorCode.SUBJECT_NOT_FOUND})
 _HEADERS = {
     "Accept": "application/vnd.schemaregistry.v1+json, application/json",
@@ -310,7 +312,8 @@ class RegistryClient:
 
     def delete_version(self, subject: str, version: int) -> None:
         """Delete a version softly: its id remains readable."""
-        self._send("DELETE", f"/subjects/{_quoted(subject)}/versions/{version}", {}, None)
+        path = f"/subjects/{_quoted(subject)}/versions/{version}"
+        self._send("DELETE", path, {}, None, _VERSION_DELETED)
 
     def check(
         self,
@@ -414,8 +417,23 @@ class RegistryClient:
     def _get(self, path: str, query: Query) -> object:
         return self._send("GET", path, query, None)
 
-    def _send(self, method: str, path: str, query: Query, body: object) -> object:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: object,
+        repeated: frozenset[int] = frozenset(),
+    ) -> object:
         """Send a request, and repeat it while no instance responds.
+
+        Args:
+            method: The method.
+            path: The path.
+            query: The parameters of the query string.
+            body: The body, which becomes JSON, or None.
+            repeated: Errors of a repetition that mean that an earlier attempt was executed. The
+                result is None then.
 
         Raises:
             RegistryRefusal: The registry returned an error.
@@ -424,6 +442,7 @@ class RegistryClient:
         """
         import httpx
 
+        done: frozenset[int] = frozenset()
         for wait_s in (*RETRY_WAITS_S, None):
             url = self._urls[self._first]
             try:
@@ -438,12 +457,15 @@ class RegistryClient:
                     f" ({str(error) or type(error).__name__})"
                 )
             except RegistryRefusal as refusal:
+                if refusal.code in done:
+                    return None
                 if refusal.status not in _RETRIED_STATUSES and refusal.code not in _RETRIED_CODES:
                     raise
                 failure = refusal
             if wait_s is None:
                 raise failure
             self._wait(wait_s, failure)
+            done = repeated
         raise AssertionError("the last attempt returns or raises")
 
     def _wait(self, wait_s: float, failure: Exception) -> None:
