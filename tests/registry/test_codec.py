@@ -194,3 +194,17 @@ def test_chosen_schema_has_its_id(fake: FakeRegistry) -> None:
     assert fetch_choice(client, parse_choice("2")).id == 2
     assert fetch_choice(client, parse_choice("s:1")).id == 2
     assert register_schema(client, "new", StoredSchema(ORDER)).id == 2
+
+
+def test_json_is_decoded_although_the_schema_cannot_be_used(fake: FakeRegistry) -> None:
+    fake.add("s", '{"$ref": "nothing.json", "pattern": "("}', "JSON")
+    assert decoder(fake).decode(write_prefix(1) + b'{"id":1}').value == {"id": 1}
+
+
+@pytest.mark.parametrize("text", [b"NaN", b"[-Infinity]", b'{"id": 1e999}'])
+def test_input_with_a_number_that_json_does_not_have_is_refused(
+    fake: FakeRegistry, text: bytes
+) -> None:
+    fake.add("s", "{}", "JSON")
+    with pytest.raises(InvalidValue):
+        encoder(fake, "s").encode(text)

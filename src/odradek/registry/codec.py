@@ -42,10 +42,12 @@ class UndefinedSchema(Exception):
     """A text names no schema. The message says why."""
 
 
-class _Codec(Protocol):
-    def encode(self, value: object) -> bytes: ...
-
+class _Decoder(Protocol):
     def decode(self, framed: Framed) -> object: ...
+
+
+class _Codec(_Decoder, Protocol):
+    def encode(self, value: object) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class RecordEncoder:
             InvalidValue: The text is not JSON, or does not fit the schema.
         """
         try:
-            value = json.loads(text, parse_float=self._parse_float)
+            value = json.loads(text, parse_float=self._parse_float, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise InvalidValue(f"the text is not JSON: {error}") from None
         return self._prefix + self._codec.encode(value)
@@ -123,7 +125,7 @@ class RecordDecoder:
         self._client = client
         self._clock = clock
         self._codecs_max = codecs_max
-        self._codecs: OrderedDict[SchemaName, _Codec | _Failure] = OrderedDict()
+        self._codecs: OrderedDict[SchemaName, _Decoder | _Failure] = OrderedDict()
 
     def decode(self, data: bytes, header: bytes | None = None) -> Decoded:
         """Return the JSON value of an encoded key or value.
@@ -148,7 +150,7 @@ class RecordDecoder:
         schema = framed.schema
         return Decoded(value, str(schema) if isinstance(schema, UUID) else schema)
 
-    def _codec(self, name: SchemaName) -> _Codec:
+    def _codec(self, name: SchemaName) -> _Decoder:
         found = self._codecs.get(name)
         now_ms = self._clock.monotonic_ms()
         if found is None or (isinstance(found, _Failure) and found.is_over(now_ms)):
@@ -161,9 +163,9 @@ class RecordDecoder:
             raise UnusableSchema(found.reason)
         return found
 
-    def _open(self, name: SchemaName, now_ms: float) -> _Codec | _Failure:
+    def _open(self, name: SchemaName, now_ms: float) -> _Decoder | _Failure:
         try:
-            return _open_codec(self._client, self._fetch(name), "")
+            return _open_decoder(self._client, self._fetch(name))
         except UnusableSchema as error:
             return _Failure(f"schema {name}: {error}", now_ms)
         except RegistryRefusal as refusal:
@@ -258,12 +260,28 @@ def _open_codec(client: RegistryClient, schema: StoredSchema, message: str) -> _
             raise UnusableSchema(f"its kind {other} is unknown")
 
 
-class _ValueCodec(Protocol):
+def _open_decoder(client: RegistryClient, schema: StoredSchema) -> _Decoder:
+    if schema.kind != SchemaKind.JSON:
+        return _open_codec(client, schema, "")
+    from odradek.registry.json_schema_values import JsonDecoder
+
+    return _UnindexedDecoder(JsonDecoder())
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+class _ValueDecoder(Protocol):
+    """`JsonDecoder`."""
+
+    def decode(self, data: bytes) -> object: ...
+
+
+class _ValueCodec(_ValueDecoder, Protocol):
     """`AvroCodec` and `JsonSchemaCodec`."""
 
     def encode(self, value: object) -> bytes: ...
-
-    def decode(self, data: bytes) -> object: ...
 
 
 class _MessageCodec(Protocol):
@@ -274,17 +292,25 @@ class _MessageCodec(Protocol):
     def decode(self, indexes: tuple[int, ...], data: bytes) -> object: ...
 
 
-class _Unindexed:
+class _UnindexedDecoder:
+    """A decoder of forms without message indexes."""
+
+    def __init__(self, decoder: _ValueDecoder) -> None:
+        self._decoder = decoder
+
+    def decode(self, framed: Framed) -> object:
+        return self._decoder.decode(framed.data)
+
+
+class _Unindexed(_UnindexedDecoder):
     """A codec whose encoded form has no message indexes."""
 
     def __init__(self, codec: _ValueCodec) -> None:
+        super().__init__(codec)
         self._codec = codec
 
     def encode(self, value: object) -> bytes:
         return self._codec.encode(value)
-
-    def decode(self, framed: Framed) -> object:
-        return self._codec.decode(framed.data)
 
 
 class _Indexed:

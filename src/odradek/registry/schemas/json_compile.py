@@ -133,11 +133,11 @@ class _Compiler:
 
     def compile(self, document: Json, references: Mapping[str, Json]) -> Node:
         draft = draft_of(document, Draft.DRAFT_7)
-        root = _with_shared_definitions(document)
+        root = with_shared_definitions(document)
         self._validate(root, draft, "#")
         resources: dict[str, Json] = {}
         for name, contents in references.items():
-            resources[name] = _with_shared_definitions(contents)
+            resources[name] = with_shared_definitions(contents)
             self._validate(resources[name], draft, f"{name}#")
         node = self.node(root, _resolver(root, resources, draft), draft, "#")
         while self._pending:
@@ -221,7 +221,7 @@ def _require_patterns(patterns: Mapping[str, Json], location: str) -> None:
         require_expression(pattern, location)
 
 
-def _with_shared_definitions(document: Json) -> Json:
+def with_shared_definitions(document: Json) -> Json:
     """Return the document with ``definitions`` copied into ``$defs``, as Confluent does."""
     if not isinstance(document, dict):
         return document
@@ -238,7 +238,7 @@ def _resolver(document: Json, references: Mapping[str, Json], draft: Draft) -> _
     resources: list[tuple[str, Resource[Any]]] = []
     for name, contents in references.items():
         resource = _resource(contents, draft)
-        resources.extend((uri, resource) for uri in _uris(base, name))
+        resources.extend((uri, resource) for uri in reference_uris(base, name))
     registry: Registry[Any] = REGISTRY.with_resources([*resources, (base, root)])
     # References within the root need no crawl. If it fails, other references are unresolvable.
     with suppress(*_UNRESOLVABLE):
@@ -250,8 +250,16 @@ def _resource(document: Json, draft: Draft) -> Resource[Any]:
     return _SPECIFICATIONS[draft_of(document, draft)].create_resource(document)
 
 
-def _uris(base: str, name: str) -> set[str]:
-    """Return the URIs under which a reference is found: as in Confluent's registry."""
+def reference_uris(base: str, name: str) -> set[str]:
+    """Return the URIs under which a reference is found: as in Confluent's registry.
+
+    Args:
+        base: The URI of the schema that has the reference, or empty.
+        name: The name of the reference.
+
+    Raises:
+        InvalidSchema: The name is not a valid URI.
+    """
     try:
         uris = {name, urljoin(base, name)}
         if not name.startswith(".") and not urlsplit(name).scheme:

@@ -35,7 +35,9 @@ _OTHER_DIALECTS = ("bad escape", "unknown extension", "global flags", "bad chara
 _LITERAL_PREFIX = re.compile(r"\^([A-Za-z0-9_ -]+)([?*+{]?)")
 
 
-class _Expression(Protocol):
+class Expression(Protocol):
+    """A compiled regular expression."""
+
     def search(self, text: str) -> object | None: ...
 
 
@@ -45,7 +47,7 @@ def require_expression(expression: str, location: str) -> None:
         raise InvalidSchema(
             f"{location}: the expression is longer than {EXPRESSION_CHARACTERS_MAX} characters"
         )
-    if _compiled(expression) is not None:
+    if compiled_expression(expression) is not None:
         return
     try:
         re.compile(expression)
@@ -60,7 +62,7 @@ def matches(expression: str, name: str) -> bool | None:
     """Return whether an expression matches somewhere in a name, or None if that is unknown."""
     if _PRINTABLE.fullmatch(name) is None:
         return None
-    compiled = _compiled(expression)
+    compiled = compiled_expression(expression)
     return None if compiled is None else compiled.search(name) is not None
 
 
@@ -82,14 +84,15 @@ def _literal_prefix(expression: str) -> str:
 
 
 @lru_cache(maxsize=EXPRESSIONS_MAX)
-def _compiled(expression: str) -> _Expression | None:
+def compiled_expression(expression: str) -> Expression | None:
+    """Return an expression that RE2 has compiled, or None if its dialect may be another one."""
     if any(syntax in expression for syntax in _DIFFERENT_IN_RE2):
         return None
     options = re2.Options()
     options.log_errors = False
     options.max_mem = EXPRESSION_BYTES_MAX
     try:
-        compiled: _Expression = re2.compile(expression, options)
+        compiled: Expression = re2.compile(expression, options)
     except re2.error:
         return None
     return compiled
