@@ -33,9 +33,9 @@ STARTED = re.compile(r"started the schema registry with pid (\d+)")
 class Process:
     """A running command and its log up to now."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, cwd: Path | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "odradek", *arguments], stderr=subprocess.PIPE
+            [sys.executable, "-P", "-m", "odradek", *arguments], stderr=subprocess.PIPE, cwd=cwd
         )
         self.log = ""
         self._changed = threading.Condition()
@@ -78,8 +78,8 @@ class Process:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[Process]:
-    process = Process(*arguments)
+def running(*arguments: str, cwd: Path | None = None) -> Iterator[Process]:
+    process = Process(*arguments, cwd=cwd)
     try:
         yield process
     finally:
@@ -220,11 +220,11 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def broker_with_registry(data: Path) -> Iterator[tuple[Process, str]]:
+def broker_with_registry(data: Path, cwd: Path | None = None) -> Iterator[tuple[Process, str]]:
     """Yield `odradek serve --registry` and the URL of its registry."""
     (port,) = free_ports(1)
     options = ("--listen", "127.0.0.1:0", "--data", str(data))
-    with running("serve", *options, "--registry", f"127.0.0.1:{port}") as broker:
+    with running("serve", *options, "--registry", f"127.0.0.1:{port}", cwd=cwd) as broker:
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: serves(url))
         yield broker, url
@@ -241,6 +241,13 @@ def test_a_broker_runs_a_registry_beside_it_and_ends_it(tmp_path: Path) -> None:
         assert time.monotonic() - began_s < STOP_S_MAX
         assert not is_alive(int(pid))
         assert "Traceback" not in broker.log
+
+
+def test_the_registry_runs_no_modules_of_the_current_directory(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise SystemExit('a module of the current directory')")
+    with broker_with_registry(tmp_path / "data", cwd=tmp_path) as (broker, url):
+        assert httpx.get(f"{url}/subjects", timeout=TIMEOUT_S).json() == []
+        assert "current directory" not in broker.log
 
 
 def test_the_broker_goes_on_and_starts_a_killed_registry_again(tmp_path: Path) -> None:

@@ -89,7 +89,8 @@ def _registry(listen: str, log_level: str) -> Companion:
             "--lifeline": str(lifeline),
         }
         words = [word for option in options.items() for word in option]
-        return [sys.executable, "-m", "odradek", "registry", "serve", *words]
+        # -P: without the modules of the current directory, as the installed command
+        return [sys.executable, "-P", "-m", "odradek", "registry", "serve", *words]
 
     return Companion("schema registry", command)
 
