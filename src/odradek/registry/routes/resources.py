@@ -15,14 +15,16 @@ from odradek.registry.routes.content_types import V1_JSON, ContentNegotiation
 from odradek.registry.routes.requests import RegistryRequest
 from odradek.registry.routes.responses import (
     EncodedJson,
+    JsonArray,
     NoContent,
+    array_response,
     error_response,
     json_response,
 )
 
 NO_CONTENT_STATUS = 204
 
-Result: TypeAlias = "JsonValue | EncodedJson | NoContent"
+Result: TypeAlias = "JsonValue | EncodedJson | JsonArray | NoContent"
 Handler: TypeAlias = Callable[[RegistryRequest], Awaitable[Result]]
 ResourceTable: TypeAlias = Mapping[str, Mapping[str, Handler]]
 """Handlers by path and method."""
@@ -88,6 +90,8 @@ class Resource:
 def _response(result: Result, content_type: bytes) -> Response:
     if isinstance(result, EncodedJson):
         return json_response(result.body, content_type)
+    if isinstance(result, JsonArray):
+        return array_response(result, content_type)
     if isinstance(result, NoContent):
         return Response(status_code=NO_CONTENT_STATUS)
     return json_response(encode_json(result), content_type)

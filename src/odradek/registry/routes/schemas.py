@@ -13,7 +13,7 @@ from odradek.registry.routes.formats import formatted_text
 from odradek.registry.routes.parameters import SCHEMAS_LIMIT, Page, QueryParameters
 from odradek.registry.routes.requests import RegistryRequest
 from odradek.registry.routes.resources import ResourceTable
-from odradek.registry.routes.responses import EncodedJson
+from odradek.registry.routes.responses import EncodedJson, JsonArray
 from odradek.registry.schema_version import SchemaVersion, schema_json, schema_string_json
 from odradek.registry.schemas.parsed import SchemaKind
 from odradek.registry.service import Registry
@@ -116,7 +116,7 @@ class SchemaRoutes:
         """Return the kinds of schemas."""
         return KINDS
 
-    async def list(self, request: RegistryRequest) -> JsonValue:
+    async def list(self, request: RegistryRequest) -> JsonArray:
         """Return the versions of all subjects with a prefix.
 
         Parameters: ``subjectPrefix``, ``aliases``, ``deleted``, ``latestOnly``, ``ruleType``,
@@ -135,9 +135,9 @@ class SchemaRoutes:
         )
         selected = (version for version in versions if _is_selected(version, query))
         aliases = self._registry.state.aliases(prefix) if with_aliases else {}
-        return [
+        return JsonArray(
             _listed(version, aliases.get(version.subject)) for version in page.of_elements(selected)
-        ]
+        )
 
     def _version(self, schema_id: int, query: QueryParameters) -> SchemaVersion:
         version = self._registry.state.by_id(schema_id, self._subject(query))
