@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -10,8 +11,9 @@ from starlette.testclient import TestClient
 from odradek.registry.app import create_app
 from odradek.registry.errors import RegistryError
 from odradek.registry.json_value import JsonValue
+from odradek.registry.routes import requests
 from odradek.registry.routes.content_types import V1_JSON
-from odradek.registry.routes.requests import BODY_BYTES_MAX
+from odradek.registry.routes.requests import BODY_BYTES_MAX, RegistryRequest
 from tests.registry.routes.memory_registry import ORDER_1, MemoryRegistry, schema_body
 
 VERSIONS = "/subjects/orders/versions"
@@ -174,3 +176,19 @@ def test_response_to_a_forwarded_request_has_the_offset(
     assert response.headers["x-odradek-offset"] == str(registry.state.offset)
     assert registry.requests[-1].is_forwarded
     assert "x-odradek-offset" not in client.get("/config").headers
+
+
+def test_a_body_that_does_not_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "BODY_TIMEOUT_S", 0.0)
+
+    async def receive() -> dict[str, object]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def read() -> None:
+        scope = {"type": "http", "method": "PUT", "headers": [], "query_string": b""}
+        with pytest.raises(RegistryError) as raised:
+            await RegistryRequest(scope, receive).json()
+        assert raised.value.status == 408
+
+    asyncio.run(read())

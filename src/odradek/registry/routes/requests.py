@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 
@@ -30,6 +31,12 @@ BODY_BYTES_MAX = 4 * 1_048_576
 A schema of the maximum size (`odradek.registry.schemas.parsed.TEXT_BYTES_MAX`) fits, also if each
 of its quotes and line ends is escaped, and with metadata and rules.
 """
+
+BODY_TIMEOUT_S = 60.0
+"""Time in seconds for a whole body. A client that sends none would keep its connection."""
+
+BODY_TIMEOUT = 408
+"""Error code and HTTP status of a body that did not arrive within `BODY_TIMEOUT_S`."""
 
 LENGTH_DIGITS_MAX = 20
 """Number of digits of ``Content-Length`` that are read. So many exceed `BODY_BYTES_MAX` already."""
@@ -99,7 +106,7 @@ class RegistryRequest:
         """Return the body, which must be JSON.
 
         Raises:
-            RegistryError: 400, 413, 415 or 422, the body is absent, too large or not JSON.
+            RegistryError: 400, 408, 413, 415 or 422, the body is absent, late, too large or not JSON.
             ClientDisconnect: The client has closed the connection.
         """
         check_request_type(self.header(b"content-type"))
@@ -138,7 +145,13 @@ class RegistryRequest:
 
     async def _read_body(self) -> bytes:
         if self._body is None:
-            self._body = await self._receive_body()
+            try:
+                async with asyncio.timeout(BODY_TIMEOUT_S):
+                    self._body = await self._receive_body()
+            except TimeoutError:
+                raise RegistryError(
+                    BODY_TIMEOUT, f"The body did not arrive within {BODY_TIMEOUT_S:g} s"
+                ) from None
         return self._body
 
     async def _receive_body(self) -> bytes:
