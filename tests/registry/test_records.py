@@ -211,3 +211,12 @@ def test_global_config_of_old_registries_has_a_null_subject() -> None:
     )
 
     assert record == ConfigRecord(None, Config(level=CompatibilityLevel.NONE))
+
+
+def test_unknown_field_with_half_a_surrogate_pair_is_written_as_it_was_read() -> None:
+    key = b'{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}'
+    record = decode(key, b'{"id":1,"schema":"x","other":"\\ud800","deleted":false}')
+    assert isinstance(record, SchemaRecord)
+    encoded = encode(record)
+    assert decode(*encoded) == record
+    assert record.unknown == {"other": "\ud800"}

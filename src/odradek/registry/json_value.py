@@ -129,8 +129,14 @@ class JsonFields:
 
 
 def encode_json(value: JsonValue) -> bytes:
-    """Return the UTF-8 text of a value without spaces, as Jackson writes it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """Return the UTF-8 text of a value without spaces, as Jackson writes it.
+
+    Half a surrogate pair has no UTF-8 form. A value with one is escaped.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _whole_number(value: JsonValue) -> int | None:

@@ -106,7 +106,8 @@ class RegistryRequest:
         """Return the body, which must be JSON.
 
         Raises:
-            RegistryError: 400, 408, 413, 415 or 422, the body is absent, late, too large or not JSON.
+            RegistryError: 400, 408, 413, 415 or 422, the body is absent, late, too large or not
+                JSON.
             ClientDisconnect: The client has closed the connection.
         """
         check_request_type(self.header(b"content-type"))
