@@ -234,17 +234,26 @@ class WriterElection:
             await self._applied.reached(end)
         return LogRead(term, end)
 
+    def _is_in(self, term: int, phase: Phase) -> bool:
+        """Whether an effect still applies. A revocation may precede the start of its task."""
+        return self._state.term == term and self._state.phase is phase
+
     async def _fence(self, term: int) -> Event:
+        if not self._is_in(term, Phase.FENCING):
+            return PredecessorFenced(term)  # the state machine ignores it
         self._producer = TransactionalProducer(self._settings, self._cluster_id)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._pool, self._producer.fence)
         return PredecessorFenced(term)
 
     async def _announce(self, effect: AnnounceWriter) -> Event:
-        assert self._producer is not None, "the predecessor was fenced"
-        producer, leader = self._producer, Leader(self._url, effect.epoch)
+        leader = Leader(self._url, effect.epoch)
         await self._watch.verify()
         metadata = await self._member.group_metadata()
+        if not self._is_in(effect.term, Phase.ANNOUNCING):
+            return Announced(effect.term, leader)  # the state machine ignores it
+        assert self._producer is not None, "the predecessor was fenced"
+        producer = self._producer
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._pool, producer.announce, effect.position, leader, metadata)
         return Announced(effect.term, leader)
