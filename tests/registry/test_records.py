@@ -202,7 +202,7 @@ def test_absent_and_null_fields_have_defaults() -> None:
     key = b'{"keytype":"SCHEMA","subject":"a","version":1,"magic":0}'
     value = b'{"id":1,"schema":"x","references":null,"metadata":null,"deleted":null}'
 
-    assert decode(key, value) == SchemaRecord("a", 1, 1, "x")
+    assert decode(key, value) == SchemaRecord("a", 1, 1, "x", foreign_key=key)
 
 
 def test_global_config_of_old_registries_has_a_null_subject() -> None:

@@ -24,7 +24,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from odradek.registry.configs import Config
@@ -40,6 +40,7 @@ from odradek.registry.modes import Mode
 from odradek.registry.references import decode_references, encode_references
 from odradek.registry.rules import RuleSet
 from odradek.registry.schemas.parsed import Reference
+from odradek.registry.subjects import QualifiedSubject
 
 TENANT = "default"
 """The only tenant. Confluent Cloud has others."""
@@ -66,7 +67,11 @@ _SCHEMA_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """A version of a subject. `kind` may be a type that this registry cannot parse."""
+    """A version of a subject. `kind` may be a type that this registry cannot parse.
+
+    `foreign_key` is the key as another program has written it, if its bytes differ from those of
+    this registry: an old ``magic``, or the default context in the name of the subject.
+    """
 
     subject: str
     version: int
@@ -79,14 +84,16 @@ class SchemaRecord:
     deleted: bool = False
     md5: bytes | None = None
     unknown: JsonObject = field(default_factory=dict, hash=False)
+    foreign_key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaTombstone:
-    """A version of a subject is permanently deleted."""
+    """A version of a subject is permanently deleted. `foreign_key` is as in `SchemaRecord`."""
 
     subject: str
     version: int
+    foreign_key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +181,8 @@ def decode(key: bytes | None, value: bytes | None) -> Record | Foreign:
         decoder = _DECODERS.get(key_type or "")
         if decoder is None:
             return Foreign(f"key type {key_type!r} is not supported")
-        return decoder(key_fields, None if value is None else json.loads(value))
+        record = decoder(key_fields, None if value is None else json.loads(value))
+        return _with_key(record, key)
     except WrongType as error:
         return Foreign(str(error))
     except JSON_DEPTH_ERRORS as error:
@@ -184,7 +192,19 @@ def decode(key: bytes | None, value: bytes | None) -> Record | Foreign:
 def encode(record: Record) -> tuple[bytes, bytes | None]:
     """Return key and value of a record."""
     key, value = _encode(record)
-    return encode_json(key), None if value is None else encode_json(value)
+    encoded_key = encode_json(key)
+    if isinstance(record, SchemaRecord | SchemaTombstone) and record.foreign_key is not None:
+        encoded_key = record.foreign_key
+    return encoded_key, None if value is None else encode_json(value)
+
+
+def _with_key(record: Record | Foreign, key: bytes) -> Record | Foreign:
+    """Return a record with its key, if that has other bytes than a key of this registry."""
+    if not isinstance(record, SchemaRecord | SchemaTombstone):
+        return record
+    subject = str(QualifiedSubject.parse(record.subject))
+    is_own = key == encode_json(_schema_key(subject, record.version))
+    return record if is_own else replace(record, foreign_key=key)
 
 
 def _decode_schema(key: JsonFields, value: JsonValue) -> Record | Foreign:

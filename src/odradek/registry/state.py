@@ -1,8 +1,16 @@
 """The registry's state: a fold over the records of the topic ``_schemas``. Pure.
 
-The same records in the same order give the same state, at start-up and for new writes. The state
-after log compaction, which keeps the last record of each key, equals the state before it. So no
-look-up depends on a record that a later record of the same key replaced.
+The same records in the same order give the same state, at start-up and for new writes. Log
+compaction keeps the last record of each key. Of a log that only this registry has written, the
+state after a compaction equals the state before it. So no look-up depends on a record that a later
+record of the same key replaced.
+
+Records of other programs may break this, as in Confluent's registry:
+
+- Two records of one key have the same id and different texts. The second one is skipped until the
+  compaction removes the first one.
+- A record is skipped because its id belongs to another schema. It is applied when this schema is
+  deleted permanently and the compaction has removed it.
 """
 
 from __future__ import annotations
@@ -84,6 +92,7 @@ class RegistryState:
         self._by_id: dict[tuple[str, int], dict[VersionKey, SchemaVersion]] = {}
         self._by_guid: dict[tuple[str, str], dict[VersionKey, SchemaVersion]] = {}
         self._referrers: dict[VersionKey, dict[VersionKey, None]] = {}
+        self._foreign_keys: dict[VersionKey, dict[bytes, None]] = {}
         self._configs: dict[QualifiedSubject, Config] = {}
         self._modes: dict[QualifiedSubject, Mode] = {}
         self._contexts: set[str] = set()
@@ -103,6 +112,7 @@ class RegistryState:
         copied._by_id = self._by_id.copy()
         copied._by_guid = self._by_guid.copy()
         copied._referrers = self._referrers.copy()
+        copied._foreign_keys = self._foreign_keys.copy()
         copied._configs = self._configs.copy()
         copied._modes = self._modes.copy()
         copied._contexts = self._contexts.copy()
@@ -132,7 +142,7 @@ class RegistryState:
             case SchemaRecord():
                 return self._put(record, timestamp_ms)
             case SchemaTombstone():
-                self._remove((QualifiedSubject.parse(record.subject), record.version))
+                self._bury(record)
             case DeleteSubjectRecord():
                 self._soft_delete(QualifiedSubject.parse(record.subject), record.version or 0)
             case ClearSubjectRecord():
@@ -340,6 +350,13 @@ class RegistryState:
         versions = self._by_guid.get((context, guid), {})
         return [versions[key] for key in sorted(versions)]
 
+    def foreign_keys(self, version: SchemaVersion) -> tuple[bytes, ...]:
+        """Return the keys of a version's records that this registry would write in another way.
+
+        Only tombstones with these keys remove the records from a compacted log.
+        """
+        return tuple(self._foreign_keys.get(version.key, ()))
+
     def max_id(self, context: str) -> int:
         """Return the greatest id that a context ever had, or 0."""
         return self._max_ids.get(context, 0)
@@ -456,6 +473,8 @@ class RegistryState:
                 " another schema"
             )
         self._raise_max_ids([(subject.context, record.id)])
+        if record.foreign_key is not None:
+            self._entry(self._foreign_keys, (subject, record.version))[record.foreign_key] = None
         self._remove((subject, record.version))
         self._add(_version_of(record, subject, text, timestamp_ms))
         return None
@@ -497,6 +516,12 @@ class RegistryState:
         entry.pop(inner, None)
         if not entry:
             del index[key]
+
+    def _bury(self, tombstone: SchemaTombstone) -> None:
+        key = QualifiedSubject.parse(tombstone.subject), tombstone.version
+        self._remove(key)
+        if tombstone.foreign_key is not None:
+            self._discard(self._foreign_keys, key, tombstone.foreign_key)
 
     def _soft_delete(self, subject: QualifiedSubject, last: int) -> None:
         for version in self.versions(subject):

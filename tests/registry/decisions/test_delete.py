@@ -15,6 +15,8 @@ from odradek.registry.records import (
     NoopRecord,
     SchemaRecord,
     SchemaTombstone,
+    decode,
+    encode,
 )
 from odradek.registry.schemas.parsed import Reference
 from odradek.registry.state import Deleted
@@ -212,3 +214,28 @@ def test_read_only_subject_is_not_deleted(log: Log) -> None:
 
     with refused(RegistryErrorCode.OPERATION_NOT_PERMITTED):
         delete_subject(log.state, A)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":0}',
+        b'{"keytype":"SCHEMA","subject":":.:s","version":1,"magic":1}',
+        b'{ "magic": 1, "keytype": "SCHEMA", "subject": "s", "version": 1 }',
+    ],
+)
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_permanently_deleted_version_with_a_foreign_key_stays_deleted_after_a_compaction(
+    key: bytes, is_copied: bool
+) -> None:
+    log = Log()
+    record = decode(key, encode(SchemaRecord("s", 1, 5, "x"))[1])
+    assert isinstance(record, SchemaRecord)
+    log.write(record)
+    if is_copied:  # a newer registry has written the version with its own key, too
+        log.write(SchemaRecord("s", 1, 5, "x"))
+    log.execute(delete_version(log.state, subject("s"), 1))
+    log.execute(delete_version(log.state, subject("s"), 1, permanent=True))
+
+    assert log.state.subjects(":*:", Deleted.INCLUDE) == []
+    assert log.compacted().subjects(":*:", Deleted.INCLUDE) == []

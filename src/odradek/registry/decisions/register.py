@@ -14,7 +14,7 @@ from odradek.registry.decisions.matching import matching_version, version_with_c
 from odradek.registry.decisions.parsing import Candidate, canonical, text_in_format
 from odradek.registry.decisions.permissions import require_registrable, require_valid
 from odradek.registry.decisions.requests import NEXT_VERSION, NO_ID, SchemaRequest
-from odradek.registry.decisions.retention import kept_ids
+from odradek.registry.decisions.retention import kept_ids, tombstones
 from odradek.registry.decisions.tools import SchemaTools
 from odradek.registry.errors import (
     incompatible_schema,
@@ -23,7 +23,7 @@ from odradek.registry.errors import (
     operation_not_permitted,
 )
 from odradek.registry.json_value import INTEGER_MAX
-from odradek.registry.records import ContextRecord, Record, SchemaTombstone
+from odradek.registry.records import ContextRecord, Record
 from odradek.registry.schema_version import SchemaVersion, registered_json
 from odradek.registry.state import LATEST_VERSION, Deleted, RegistryState
 from odradek.registry.subjects import DEFAULT_CONTEXT, QualifiedSubject
@@ -221,11 +221,12 @@ class _Registration:
     def _tombstones(self, version: SchemaVersion) -> tuple[Record, ...]:
         """Return the removal of deleted versions with the same id, unless they are referenced."""
         return tuple(
-            SchemaTombstone(str(self._subject), each.version)
+            record
             for each in self._state.versions(self._subject, Deleted.ONLY)
             if each.id == version.id
             and each.version < version.version
             and not self._state.referrers(self._subject, each.version, deleted=True)
+            for record in tombstones(self._state, each)
         )
 
 

@@ -17,8 +17,15 @@ def removal(state: RegistryState, versions: Iterable[SchemaVersion]) -> tuple[Re
     context, a further record keeps this id.
     """
     removed = tuple(versions)
-    tombstones = tuple(SchemaTombstone(str(each.subject), each.version) for each in removed)
-    return tombstones + kept_ids(state, removed)
+    buried = tuple(record for each in removed for record in tombstones(state, each))
+    return buried + kept_ids(state, removed)
+
+
+def tombstones(state: RegistryState, version: SchemaVersion) -> tuple[Record, ...]:
+    """Return the tombstones of a version: one for each key that its records have in the log."""
+    subject, number = str(version.subject), version.version
+    foreign = (SchemaTombstone(subject, number, key) for key in state.foreign_keys(version))
+    return (SchemaTombstone(subject, number), *foreign)
 
 
 def kept_ids(state: RegistryState, versions: Iterable[SchemaVersion]) -> tuple[Record, ...]:
