@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from odradek.environment.clock import SystemClock
+from odradek.environment.clock import Clock, ManualClock, SystemClock
 from odradek.environment.thread_pool import ThreadExecutors
 from odradek.environment.timers import LoopTimers
 from odradek.registry import leadership as leadership_module
@@ -19,11 +19,12 @@ from odradek.registry.election import (
     Effect,
     FencePredecessor,
     Leader,
+    LeaderRead,
     PartitionRevoked,
     Phase,
 )
 from odradek.registry.kafka_settings import KafkaSettings
-from odradek.registry.leadership import WriterElection
+from odradek.registry.leadership import OWN_URL_MS, WriterElection
 from odradek.registry.log_identity import LogIdentityWatch
 from odradek.registry.schemas_log import SchemasLog
 from odradek.registry.state import RegistryState
@@ -57,7 +58,12 @@ class Member:
 class Election:
     """An election without brokers. `calls` has the calls of its producers."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, before: Callable[[Effect], None]) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        before: Callable[[Effect], None],
+        clock: Clock | None = None,
+    ) -> None:
         self.calls: list[str] = []
         calls = self.calls
 
@@ -87,7 +93,7 @@ class Election:
             cast(LogIdentityWatch, NoChange()),
             applied,
             self.pool,
-            SystemClock(),
+            clock or SystemClock(),
             LoopTimers(),
             lambda _: None,
         )
@@ -149,3 +155,44 @@ def test_an_instance_becomes_the_writer(monkeypatch: pytest.MonkeyPatch) -> None
         assert tested.calls == ["fence", "announce 5"]
 
     run(test)
+
+
+def test_a_second_instance_with_the_same_url_is_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        clock = ManualClock()
+        tested = Election(monkeypatch, lambda _: None, clock)
+        tested.election._handle(LeaderRead(Leader(URL, 3)))
+        for pause_ms, lines in ((0, 0), (OWN_URL_MS - 1, 0), (1, 1), (OWN_URL_MS, 1)):
+            clock.advance(int(pause_ms))
+            assert await tested.election.leader() is None
+            assert len(caplog.records) == lines
+
+    with caplog.at_level(logging.WARNING):
+        run(test)
+    line = caplog.records[0].getMessage()
+    assert URL in line and "--advertise" in line
+
+
+def test_an_instance_between_two_terms_is_not_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        clock = ManualClock()
+        tested = Election(monkeypatch, lambda _: None, clock)
+        tested.election._handle(LeaderRead(Leader(URL, 3)))
+        await tested.election.leader()
+        clock.advance(int(OWN_URL_MS))
+        tested.election._handle(LeaderRead(Leader("http://b:1", 4)))
+        assert await tested.election.leader() == Leader("http://b:1", 4)
+        tested.election._handle(LeaderRead(Leader(URL, 5)))
+        await tested.election.leader()
+        tested.election.partition_assigned()
+        clock.advance(int(OWN_URL_MS))
+        await tested.election.leader()
+        await tested.settled()
+
+    with caplog.at_level(logging.WARNING):
+        run(test)
+    assert caplog.records == []

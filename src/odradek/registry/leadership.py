@@ -38,7 +38,7 @@ from odradek.registry.election import (
     step,
 )
 from odradek.registry.group_member import GroupMember
-from odradek.registry.kafka_settings import KafkaSettings, RefusedSetting
+from odradek.registry.kafka_settings import MEMBER_TIMEOUT_MS, KafkaSettings, RefusedSetting
 from odradek.registry.log_identity import LogIdentityWatch, LogLost
 from odradek.registry.schemas_log import SchemasLog
 from odradek.registry.transactions import TransactionalProducer, WriteRefused, WriterLost
@@ -48,6 +48,11 @@ logger = logging.getLogger(__name__)
 
 LEADER_READ_INTERVAL_MS = 1_000.0
 """Minimum interval between reads of the writer's URL."""
+OWN_URL_MS = 2.5 * MEMBER_TIMEOUT_MS
+"""Time for which the known writer has the URL of this follower, before a log line names it.
+
+Within this time the group replaces a writer that was killed, also by a new process at its URL.
+"""
 READ_TIMEOUT_S = 30.0
 """Time limit for the state to apply the rest of the log in a take-over."""
 DRAIN_TIMEOUT_S = 2.0
@@ -100,6 +105,8 @@ class WriterElection:
         self._serving = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: Timer | None = None
+        self._own_url_since_ms: float | None = None
+        self._is_own_url_reported = False
         self._leader_read: asyncio.Task[None] | None = None
         self._leader_read_ms = -LEADER_READ_INTERVAL_MS
 
@@ -124,7 +131,32 @@ class WriterElection:
         if refresh or self._state.leader is None:
             await self._refresh()
         leader = self._state.leader
-        return None if leader is None or leader.url == self._url else leader
+        if leader is None or leader.url != self._url:
+            self._own_url_since_ms = None
+            return leader
+        self._report_own_url()
+        return None
+
+    def _report_own_url(self) -> None:
+        """Log once that another instance advertises the URL of this one.
+
+        The known writer is this instance also while it begins or ends to be the writer, and after a
+        restart.
+        """
+        now_ms = self._clock.monotonic_ms()
+        if self._state.phase is not Phase.FOLLOWING:
+            self._own_url_since_ms = None
+        elif self._own_url_since_ms is None:
+            self._own_url_since_ms = now_ms
+        elif now_ms - self._own_url_since_ms >= OWN_URL_MS and not self._is_own_url_reported:
+            self._is_own_url_reported = True
+            logger.warning(
+                "the writer of topic '%s' advertises %s, the URL of this instance, which is not the"
+                " writer and refuses writes. Set --advertise of each instance to a URL of its own"
+                " that the others reach",
+                self._settings.topic,
+                self._url,
+            )
 
     def start(self) -> None:
         """Join the group. The take-over waits until `serving` is called."""
