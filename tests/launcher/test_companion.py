@@ -29,11 +29,13 @@ def wait_until(is_true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def python(program: str, notes: Path) -> Companion:
+def python(program: str, notes: Path, stop_timeout_s: float = TIMEOUT_S) -> Companion:
     """Return a companion that notes its pid and the address of the broker, and runs a program."""
     note = f"import os, sys; open({str(notes)!r}, 'a').write(f'{{os.getpid()}} {{sys.argv[1]}}\\n')"
     return Companion(
-        "test program", lambda servers, _: [sys.executable, "-c", f"{note}\n{program}", servers]
+        "test program",
+        lambda servers, _: [sys.executable, "-c", f"{note}\n{program}", servers],
+        stop_timeout_s,
     )
 
 
@@ -94,11 +96,8 @@ def test_a_killed_companion_is_started_again(
     assert "signal SIGKILL" in caplog.text
 
 
-def test_a_companion_that_ignores_sigterm_gets_sigkill(
-    notes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(companion_module, "STOP_TIMEOUT_S", 0.5)
-    companion = python(IGNORES_SIGTERM, notes)
+def test_a_companion_that_ignores_sigterm_gets_sigkill(notes: Path) -> None:
+    companion = python(IGNORES_SIGTERM, notes, stop_timeout_s=0.5)
     companion.start("a:1")
     wait_until(lambda: len(noted(notes)) == 1)
     companion.stop()

@@ -14,8 +14,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from odradek.cli.serve import REGISTRY_STOP_S
 from odradek.environment.clock import ManualClock
-from odradek.registry import log_identity
+from odradek.registry import http_server, log_identity
 from odradek.registry import server as server_module
 from odradek.registry.election import URL_LENGTH_MAX
 from odradek.registry.kafka_settings import KafkaSettings, RefusedSetting
@@ -251,6 +252,17 @@ def test_a_writer_that_another_program_fences_takes_over_again(kafka: Broker) ->
         assert response.json()["id"] == first + 1
 
     run(options(kafka.bootstrap_servers), test)
+
+
+def test_the_limits_of_a_stop_are_below_the_time_that_a_broker_waits_for_it() -> None:
+    limits = (
+        http_server.GRACE_S,
+        http_server.ERRORS_S,
+        server_module.LEAVE_TIMEOUT_S,
+        server_module.READER_TIMEOUT_S,
+        server_module.POOLS_TIMEOUT_MS / 1000,
+    )
+    assert sum(limits) < 10.0 < REGISTRY_STOP_S
 
 
 def test_stop_ends_all_threads_of_the_instance(kafka: Broker) -> None:

@@ -29,6 +29,8 @@ HELP_COLUMNS = 80
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_REGISTRY_LISTEN = "127.0.0.1:8081"
+REGISTRY_STOP_S = 12.0
+"""Time after which a registry that does not stop is killed. Its own limit is 10 s."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_DATA = "$XDG_DATA_HOME/odradek, or ~/.local/share/odradek"
 """`default_data_dir` in the help: the same text on every machine and for every user."""
@@ -92,7 +94,7 @@ def _registry(listen: str, log_level: str) -> Companion:
         # -P: without the modules of the current directory, as the installed command
         return [sys.executable, "-P", "-m", "odradek", "registry", "serve", *words]
 
-    return Companion("schema registry", command)
+    return Companion("schema registry", command, REGISTRY_STOP_S)
 
 
 def _parser() -> ArgumentParser:

@@ -28,7 +28,9 @@ PAUSE_S_MAX = 30.0
 RUNS_WELL_S = 60.0
 """After a run of this time the pauses begin with `PAUSE_S_MIN` again."""
 STOP_TIMEOUT_S = 3.0
-"""Time after which a companion that does not end gets SIGKILL."""
+"""Time after which a companion that does not end gets SIGKILL, if its owner names no other one."""
+KILL_TIMEOUT_S = 3.0
+"""Time limit of its end after SIGKILL."""
 
 
 class Companion:
@@ -38,10 +40,17 @@ class Companion:
         name: The name in log lines, such as "schema registry".
         command: Returns the command line.
             The arguments are the address of the broker, and the descriptor of the pipe.
+        stop_timeout_s: Time after which it gets SIGKILL, longer than its own limit of a stop.
     """
 
-    def __init__(self, name: str, command: Callable[[str, int], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Callable[[str, int], Sequence[str]],
+        stop_timeout_s: float = STOP_TIMEOUT_S,
+    ) -> None:
         self._name = name
+        self._stop_timeout_s = stop_timeout_s
         self._command = command
         self._is_stopped = threading.Event()
         self._lock = threading.Lock()
@@ -59,23 +68,23 @@ class Companion:
         self._thread.start()
 
     def stop(self) -> None:
-        """Send SIGTERM, then SIGKILL after `STOP_TIMEOUT_S`, and wait for the end."""
+        """Send SIGTERM, then SIGKILL after the time limit, and wait for the end."""
         with self._lock:
             self._is_stopped.set()
             process = self._process
             if process is not None:
                 process.send_signal(signal.SIGTERM)
         if self._thread is not None:
-            self._thread.join(STOP_TIMEOUT_S)
+            self._thread.join(self._stop_timeout_s)
             if self._thread.is_alive() and process is not None:
                 logger.warning(
                     "the %s (pid %d) has not ended within %g s of SIGTERM, and gets SIGKILL",
                     self._name,
                     process.pid,
-                    STOP_TIMEOUT_S,
+                    self._stop_timeout_s,
                 )
                 process.kill()
-                self._thread.join(STOP_TIMEOUT_S)
+                self._thread.join(KILL_TIMEOUT_S)
             self._thread = None
         if self._pipe is not None:
             for descriptor in self._pipe:
