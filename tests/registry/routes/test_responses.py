@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 from starlette.testclient import TestClient
 
 from odradek.registry.json_value import JsonValue
-from odradek.registry.routes.responses import CHUNK_BYTES, JsonArray, array_response
+from odradek.registry.routes.responses import ARRAY_CHUNK_BYTES, JsonArray, array_response
 
 
 def chunks(array: JsonArray) -> list[bytes]:
@@ -23,7 +23,9 @@ def chunks(array: JsonArray) -> list[bytes]:
     return asyncio.run(collect())
 
 
-@pytest.mark.parametrize("elements", [[], [1], [{"a": "ü"}, [], None], ["x" * CHUNK_BYTES] * 3])
+@pytest.mark.parametrize(
+    "elements", [[], [1], [{"a": "ü"}, [], None], ["x" * ARRAY_CHUNK_BYTES] * 3]
+)
 def test_chunks_are_one_array(elements: list[JsonValue]) -> None:
     assert json.loads(b"".join(chunks(JsonArray(elements)))) == elements
 
@@ -35,7 +37,7 @@ def test_an_element_is_encoded_when_the_earlier_ones_were_sent() -> None:
         nonlocal encoded
         for _ in range(100):
             encoded += 1
-            yield "x" * CHUNK_BYTES
+            yield "x" * ARRAY_CHUNK_BYTES
 
     async def first_chunk() -> None:
         response = array_response(JsonArray(elements()))

@@ -12,7 +12,7 @@ from odradek.registry.errors import RegistryError
 from odradek.registry.json_value import JsonValue, encode_json
 from odradek.registry.routes.content_types import V1_JSON
 
-CHUNK_BYTES = 65_536
+ARRAY_CHUNK_BYTES = 65_536
 """Size from which on the encoded elements of an array are sent."""
 
 
@@ -53,7 +53,7 @@ async def _chunks(elements: Iterable[JsonValue]) -> AsyncIterator[bytes]:
     for each in elements:
         chunk += separator + encode_json(each)
         separator = b","
-        if len(chunk) >= CHUNK_BYTES:
+        if len(chunk) >= ARRAY_CHUNK_BYTES:
             yield bytes(chunk)
             chunk.clear()
             await asyncio.sleep(0)  # other requests continue, also if the client reads fast
