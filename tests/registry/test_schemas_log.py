@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,27 +25,50 @@ TIMEOUT_S = 120.0
 NOOP = encode(NoopRecord())
 
 
+class Slots:
+    """The limit of the batches that wait for the event loop, which reports that it was reached."""
+
+    def __init__(self, free: threading.BoundedSemaphore) -> None:
+        self._free = free
+        self._lock = threading.Lock()
+        self._taken = 0
+        self.taken_max = 0
+        self.is_full = threading.Event()
+
+    def acquire(self, timeout: float) -> bool:
+        if not self._free.acquire(timeout=timeout):
+            self.is_full.set()
+            return False
+        with self._lock:
+            self._taken += 1
+            self.taken_max = max(self.taken_max, self._taken)
+        return True
+
+    def release(self) -> None:
+        with self._lock:
+            self._taken -= 1
+        self._free.release()
+
+
 class Reader:
     """A reader of the log, and all batches up to now."""
 
     def __init__(self, servers: str) -> None:
         self.batches: list[LogBatch] = []
         self.failures: list[Exception] = []
-        self.applies = True
-        self.postponed: list[Callable[[], None]] = []
-        self.outstanding_max = 0
+        self.is_slow = False
         self._changed = asyncio.Event()
         settings = KafkaSettings(servers)
         clock = SystemClock()
         self.log = SchemasLog(settings, self._apply, self._fail, clock.monotonic_ms)
+        self.slots = Slots(self.log._free)
+        self.log._free = self.slots  # type: ignore[assignment]
 
-    def _apply(self, batch: LogBatch, applied: Callable[[], None]) -> None:
+    def _apply(self, batch: LogBatch) -> None:
+        if self.is_slow:
+            self.slots.is_full.wait(TIMEOUT_S)
         self.batches.append(batch)
         self._changed.set()
-        self.postponed.append(applied)
-        self.outstanding_max = max(self.outstanding_max, len(self.postponed))
-        while self.applies and self.postponed:
-            self.postponed.pop()()
 
     def _fail(self, error: Exception) -> None:
         self.failures.append(error)
@@ -173,17 +197,11 @@ def test_the_thread_waits_for_a_slow_event_loop(
     send(servers, *[NOOP] * 50)
 
     async def test(reader: Reader) -> None:
-        reader.applies = False
-        await reader.wait(lambda: len(reader.postponed) == schemas_log.BATCHES_MAX)
-        for applied in reader.postponed[:-1]:
-            applied()
-        del reader.postponed[:-1]
-        await reader.wait(lambda: len(reader.postponed) == schemas_log.BATCHES_MAX)
-        reader.applies = True
-        reader.postponed.pop()()
+        reader.is_slow = True
         await reader.wait(lambda: reader.position == 50)
+        assert reader.slots.is_full.is_set()
+        assert reader.slots.taken_max == schemas_log.BATCHES_MAX
         assert [entry.offset for entry in reader.entries] == list(range(50))
-        assert reader.outstanding_max <= schemas_log.BATCHES_MAX
 
     run(servers, test)
 

@@ -57,15 +57,19 @@ class AppliedLog:
         """Return when the log was read to its end once."""
         await self._is_ready.wait()
 
-    def apply(self, batch: LogBatch, applied: Callable[[], None] = lambda: None) -> None:
-        """Apply the next records of the log, and complete the waits for them.
-
-        Args:
-            batch: The records.
-            applied: Called when they are applied. The caller limits the batches before it is.
-        """
-        self._apply(batch)
-        applied()
+    def apply(self, batch: LogBatch) -> None:
+        """Apply the next records of the log, and complete the waits for them."""
+        for entry in batch.entries:
+            reason = self.state.apply(entry.record, entry.offset, entry.timestamp_ms)
+            if reason is not None:
+                self._skip(entry, reason)
+        self.position = batch.position
+        if batch.is_end:
+            self._is_ready.set()
+        while self._waiting and self._waiting[0][0] <= self.position:
+            _, _, applied = heapq.heappop(self._waiting)
+            if not applied.done():
+                applied.set_result(None)
 
     async def read_in(self, executor: Executor, read: Callable[[RegistryState], T]) -> T:
         """Return the result of a call in a thread, with a snapshot of the current state.
@@ -95,19 +99,6 @@ class AppliedLog:
         if not self._readers:
             self._snapshot = None
             self.state.drop_snapshots()
-
-    def _apply(self, batch: LogBatch) -> None:
-        for entry in batch.entries:
-            reason = self.state.apply(entry.record, entry.offset, entry.timestamp_ms)
-            if reason is not None:
-                self._skip(entry, reason)
-        self.position = batch.position
-        if batch.is_end:
-            self._is_ready.set()
-        while self._waiting and self._waiting[0][0] <= self.position:
-            _, _, applied = heapq.heappop(self._waiting)
-            if not applied.done():
-                applied.set_result(None)
 
     async def reached(self, position: int) -> None:
         """Return when all records below `position` are applied."""

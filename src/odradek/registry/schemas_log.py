@@ -70,7 +70,7 @@ class SchemasLog:
 
     Args:
         settings: The cluster and the topic.
-        apply: Receives each batch, and a function that it calls when the batch is applied.
+        apply: Receives each batch.
         fail: Receives the error after which the thread has ended.
         monotonic_ms: The clock of the intervals of log lines, in milliseconds.
         suspect: Called on the event loop after an error of a request for records.
@@ -79,7 +79,7 @@ class SchemasLog:
     def __init__(
         self,
         settings: KafkaSettings,
-        apply: Callable[[LogBatch, Callable[[], None]], None],
+        apply: Callable[[LogBatch], None],
         fail: Callable[[Exception], None],
         monotonic_ms: Callable[[], float],
         suspect: Callable[[], None] = lambda: None,
@@ -237,10 +237,9 @@ class SchemasLog:
     # --- on the event loop ---
 
     def _deliver(self, batch: LogBatch) -> None:
-        if self._is_ended.is_set():
-            self._free.release()
-        else:
-            self._apply(batch, self._free.release)
+        if not self._is_ended.is_set():
+            self._apply(batch)
+        self._free.release()
 
 
 def _settle(requests: list[Future[int]], result: int | TimeoutError) -> None:
