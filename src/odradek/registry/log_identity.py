@@ -132,6 +132,8 @@ class LogIdentityWatch:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
+        # The identity was read a moment before the start.
+        await self._pause()
         while True:
             self._due.clear()
             with contextlib.suppress(TimeoutError):  # the reader logs failures of connections
@@ -140,15 +142,16 @@ class LogIdentityWatch:
                 except InstanceFailure as error:
                     self._fail(error)
                     return
-            timer = self._timers.call_later(self._pause_s(), self._due.set)
-            try:
-                await self._timers.sleep(RETRY_S)
-                await self._due.wait()
-            finally:
-                timer.cancel()
+            await self._pause()
 
-    def _pause_s(self) -> float:
-        return CHECK_INTERVAL_S if self._absent_since_ms is None else RETRY_S
+    async def _pause(self) -> None:
+        pause_s = CHECK_INTERVAL_S if self._absent_since_ms is None else RETRY_S
+        timer = self._timers.call_later(pause_s, self._due.set)
+        try:
+            await self._timers.sleep(RETRY_S)
+            await self._due.wait()
+        finally:
+            timer.cancel()
 
     def _report_absent(self) -> None:
         now_ms = self._clock.monotonic_ms()
