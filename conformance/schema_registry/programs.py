@@ -147,7 +147,6 @@ CLIENTS = (
         "py asyncio",
         _python("--asyncio"),
         scenarios=tuple(SCENARIOS),
-        ci=True,
     ),
     Client("confluent-kafka-go", "go", _go("confluent"), scenarios=tuple(SCENARIOS)),
     Client(
