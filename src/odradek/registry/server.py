@@ -194,7 +194,11 @@ class RegistryServer:
             except BrokersUnavailable as error:
                 if self._clock.monotonic_ms() >= deadline_ms:
                     raise
-                logger.warning("the start of the registry waits: %s It tries again", error)
+                logger.warning(
+                    "the start of the registry waits for topic '%s' and tries again: %s",
+                    self._options.kafka.topic,
+                    error,
+                )
             await self._timers.sleep(START_RETRY_S)
 
     def _make_parts(self, topic: SchemasTopic, url: str) -> _Parts:
