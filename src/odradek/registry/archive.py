@@ -29,7 +29,7 @@ from odradek.registry.client import (
 from odradek.registry.schemas.parsed import SchemaKind
 
 INDEX = "index.json"
-FORMAT = 1
+ARCHIVE_FORMAT = 1
 """Version of the index. A later version is refused."""
 
 DIRECTORY_NAME_MAX = 180
@@ -157,7 +157,7 @@ def _suffix(version: ArchivedVersion) -> str:
 
 def _index(archive: Archive) -> dict[str, object]:
     return {
-        "format": FORMAT,
+        "format": ARCHIVE_FORMAT,
         "config": archive.config,
         "mode": archive.mode,
         "subjects": {
@@ -193,8 +193,8 @@ def _read_index(directory: Path) -> JsonObject:
         raise InvalidArchive(f"{path} does not exist. Name a directory of an export.") from None
     except ValueError as error:
         raise InvalidArchive(f"{path} is not JSON: {error}") from None
-    if not isinstance(index, dict) or index.get("format") != FORMAT:
-        raise InvalidArchive(f"{path} is not the index of an export of format {FORMAT}.")
+    if not isinstance(index, dict) or index.get("format") != ARCHIVE_FORMAT:
+        raise InvalidArchive(f"{path} is not the index of an export of format {ARCHIVE_FORMAT}.")
     return index
 
 
