@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"conformance/common"
 
@@ -48,7 +49,7 @@ func unmarshal(message *desc.MessageDescriptor, data []byte, v any) error {
 }
 
 func (s *scenarios) write(bootstrap, form, topic, name string) {
-	client := common.Must(kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(topic)))
+	client := common.Must(kgo.NewClient(seeds(bootstrap), kgo.DefaultProduceTopic(topic)))
 	defer client.Close()
 	for position, order := range common.Orders(name) {
 		version := common.Version(position)
@@ -64,7 +65,7 @@ func (s *scenarios) write(bootstrap, form, topic, name string) {
 
 func (s *scenarios) read(bootstrap, form string, count int, topic string) {
 	start := map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtStart()}}
-	client := common.Must(kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(start)))
+	client := common.Must(kgo.NewClient(seeds(bootstrap), kgo.ConsumePartitions(start)))
 	defer client.Close()
 	var serde sr.Serde
 	for count > 0 {
@@ -90,4 +91,8 @@ func (s *scenarios) know(serde *sr.Serde, form, topic string, value []byte) {
 	subject := sr.WithParams(background, sr.Subject(topic+"-value"))
 	found := common.Must(s.client.SchemaByID(subject, id))
 	serde.Register(id, common.Order{}, s.options(form, found.Schema, 2)...)
+}
+
+func seeds(bootstrap string) kgo.Opt {
+	return kgo.SeedBrokers(strings.Split(bootstrap, ",")...)
 }
