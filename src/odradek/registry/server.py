@@ -169,6 +169,9 @@ class RegistryServer:
             each.shutdown(wait=False, cancel_futures=each is self._parse_pool)
         ended = [asyncio.wrap_future(each.ended) for each in pools]
         await wait_at_most(self._timers, ended, POOLS_TIMEOUT_MS)
+        for each in pools:
+            if each.ended.done():
+                each.shutdown()  # its threads have executed their last call
 
     def _advertised_url(self) -> str:
         """Return the URL for the other instances.
