@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit, ReadRange
 from odradek.pipeline.ledger.store import NOTHING, Tail
 
@@ -61,6 +62,25 @@ class Sink(Protocol):
 def commits_of(sink: Sink) -> list[BatchCommit]:
     """Return all commits, oldest first, as far as the table's own history goes back."""
     return list(sink.tail(NOTHING).commits) if sink.exists() else []
+
+
+def parse_commit(text: str, where: str) -> BatchCommit:
+    """Return the commit in the history of a table.
+
+    Args:
+        text: The commit as JSON.
+        where: The entry of the history, for the message.
+
+    Raises:
+        PipelineError: A newer version wrote the commit, or it is damaged.
+    """
+    try:
+        return BatchCommit.from_json(text)
+    except (ValueError, KeyError, TypeError) as error:
+        raise PipelineError(
+            f"{where} has a commit that this version of Odradek cannot read: {error}. Use the"
+            " version that wrote it."
+        ) from error
 
 
 def read_ranges(parsed: DataFrame) -> tuple[tuple[ReadRange, ...], int]:

@@ -23,10 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
-from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import TableChange, Tail
-from odradek.pipeline.sinks.commit import Check
+from odradek.pipeline.sinks.commit import Check, parse_commit
 from odradek.pipeline.sinks.files import HadoopFiles
 
 FENCE_VERSION = 2**62
@@ -121,20 +120,11 @@ class DeltaSink:
             info = self._commit_info(version)
             text = info.get("userMetadata") or ""
             if text.startswith(COMMIT_START):
-                commits.append(self._parse(text, version))
+                commits.append(parse_commit(text, f"Version {version} of {self._path}"))
                 changes = []
             elif changes_rows(info):
                 changes.append(TableChange(version, info["operation"]))
         return Tail(newest, tuple(commits), tuple(changes), table_id)
-
-    def _parse(self, text: str, version: int) -> BatchCommit:
-        try:
-            return BatchCommit.from_json(text)
-        except (ValueError, KeyError, TypeError) as error:
-            raise PipelineError(
-                f"Version {version} of {self._path} has a commit that this version of Odradek"
-                f" cannot read: {error}. Use the version that wrote it."
-            ) from error
 
     def _snapshot(self) -> Any:
         context: Any = self._spark.sparkContext

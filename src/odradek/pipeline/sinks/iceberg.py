@@ -45,7 +45,7 @@ from pyspark.sql.types import StructType
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import NOTHING, SEGMENT_COMMITS, TableChange, Tail
-from odradek.pipeline.sinks.commit import Check
+from odradek.pipeline.sinks.commit import Check, parse_commit
 from odradek.pipeline.sinks.files import HadoopFiles
 
 logger = logging.getLogger(__name__)
@@ -240,20 +240,11 @@ class IcebergSink:
         for each in reversed(found):
             number, text = int(each.sequenceNumber()), each.summary().get(COMMIT)
             if text:
-                commits.append(self._parse(text, number))
+                commits.append(parse_commit(text, f"Snapshot {number} of {self._path}"))
                 changes = []
             elif each.operation() in CHANGES:
                 changes.append(TableChange(number, each.operation()))
         return Tail(newest, tuple(commits), tuple(changes), table_id)
-
-    def _parse(self, text: str, number: int) -> BatchCommit:
-        try:
-            return BatchCommit.from_json(text)
-        except (ValueError, KeyError, TypeError) as error:
-            raise PipelineError(
-                f"Snapshot {number} of {self._path} has a commit that this version of Odradek"
-                f" cannot read: {error}. Use the version that wrote it."
-            ) from error
 
     # -- Iceberg's Java API ------------------------------------------------------------------------
 
