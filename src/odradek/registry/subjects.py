@@ -74,6 +74,11 @@ class QualifiedSubject:
         return self.context == DEFAULT_CONTEXT and not self.name
 
     @property
+    def record_name(self) -> str | None:
+        """The subject in the keys of records of configs and modes. None: the default context."""
+        return None if self.is_default_context else str(self)
+
+    @property
     def is_global_context(self) -> bool:
         """Whether it stands for all contexts."""
         return self.context == GLOBAL_CONTEXT and not self.name

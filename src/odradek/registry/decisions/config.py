@@ -83,7 +83,7 @@ def update_config(state: RegistryState, subject: QualifiedSubject, body: JsonVal
     require_writable(state, subject)
     old = state.own_config(subject) or Config()
     config = replace(old, **{name: getattr(update, name) for name in changed})
-    record = ConfigRecord(_key(subject), config)
+    record = ConfigRecord(subject.record_name, config)
     return Decision((record,), config.to_json(LEVEL_OF_UPDATES))
 
 
@@ -101,7 +101,7 @@ def delete_config(state: RegistryState, subject: QualifiedSubject) -> Decision:
         raise subject_not_found(str(subject))
     require_writable(state, subject)
     is_set = state.own_config(subject) is not None
-    records = (ConfigRecord(_key(subject), None),) if is_set else ()
+    records = (ConfigRecord(subject.record_name, None),) if is_set else ()
     return Decision(records, config.to_json())
 
 
@@ -125,7 +125,3 @@ def _parse(body: JsonValue) -> tuple[Config, list[str]]:
 def _require_level(name: str | None) -> None:
     if name is not None and name.upper() not in CompatibilityLevel.__members__:
         raise invalid_compatibility_level()
-
-
-def _key(subject: QualifiedSubject) -> str | None:
-    return None if subject.is_default_context else str(subject)

@@ -71,7 +71,7 @@ def update_mode(
     is_change = state.mode_in_scope(subject) is not Mode.IMPORT
     if mode is Mode.IMPORT and is_change and not force:
         records = _clearing(state, None if subject.is_default_context else subject)
-    return Decision((*records, ModeRecord(_key(subject), mode)), {"mode": name})
+    return Decision((*records, ModeRecord(subject.record_name, mode)), {"mode": name})
 
 
 def delete_mode(
@@ -96,7 +96,7 @@ def delete_mode(
     deleted = [subject] if state.own_mode(subject) is not None else []
     if recursive and subject.is_context:
         deleted += state.subjects_with_mode(subject.context)
-    records = tuple(ModeRecord(_key(each), None) for each in deleted)
+    records = tuple(ModeRecord(each.record_name, None) for each in deleted)
     return Decision(records, {} if mode is None else {"mode": mode.value})
 
 
@@ -128,7 +128,3 @@ def _clearing(state: RegistryState, subject: QualifiedSubject | None) -> tuple[R
             raise reference_exists(str(version.subject), version.version)
     cleared = ClearSubjectRecord(None if subject is None else str(subject))
     return (*removal(state, versions), cleared)
-
-
-def _key(subject: QualifiedSubject) -> str | None:
-    return None if subject.is_default_context else str(subject)
