@@ -1,25 +1,71 @@
 """The definition of a pipeline: any number of tables, and what they have in common.
 
-`loading` reads it from YAML, and Python code makes it with the same classes. The values are checked
-alone here (a share is between 0 and 1), and together in `checks` (a Parquet table has no key).
+`loading` reads it from YAML, and Python code makes it with the same classes. Each class checks its
+values when it is made, and raises a ValueError (pydantic's ValidationError) that names the fields.
 `docs/pipeline-file.md` describes each field for users.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import field
+from datetime import timedelta
 from enum import StrEnum
+from typing import Annotated, Literal, Self
 
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs.checks import check_interval
 from odradek.pipeline.tables import TableFormat
 
-VERSION = 1
+VERSION: Literal[1] = 1
 """The version of the file's fields."""
 BATCH_ROWS = 500_000
 """Default of the largest number of offsets in a batch."""
 INTERVAL = "10 seconds"
 """Default of the time between the starts of two batches."""
+STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
+"""Unknown fields are errors, and messages do not contain values, which may be passwords."""
+
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_DURATION = re.compile(rf"(\d{{1,9}}) *({'|'.join(_UNITS)})s?", re.ASCII)
+_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"
+
+
+def parse_duration(value: object) -> object:
+    """Return the time span of a text such as "10 minutes". Other values are returned unchanged.
+
+    Raises:
+        ValueError: The text is not a time span.
+    """
+    if not isinstance(value, str):
+        return value
+    found = _DURATION.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(
+            f"{value!r} is not a time span. Use a text such as '10 minutes', with seconds, minutes,"
+            " hours, days or weeks"
+        )
+    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+
+
+def _checked_interval(text: object) -> object:
+    if isinstance(text, str):
+        try:
+            check_interval(text)
+        except PipelineError as error:
+            raise ValueError(str(error).rstrip(".")) from error
+    return text
+
+
+Duration = Annotated[timedelta, BeforeValidator(parse_duration), Field(ge=timedelta(0))]
+Interval = Annotated[str, BeforeValidator(_checked_interval)]
+Name = Annotated[str, Field(pattern=_NAME)]
+Offset = Annotated[int, Field(ge=0, lt=2**63)]
+Partition = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class Encoding(StrEnum):
@@ -54,7 +100,7 @@ class Unit(StrEnum):
     MONTH = "month"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class Payload:
     """The key or the value of the records.
 
@@ -69,8 +115,14 @@ class Payload:
     schema: str | None = None
     schema_id: SchemaIdPlace = SchemaIdPlace.PREFIX
 
+    @model_validator(mode="after")
+    def _has_a_schema_for_json(self) -> Self:
+        if (self.encoding is Encoding.JSON) != (self.schema is not None):
+            raise ValueError("the encoding json needs a schema, and the other ones take none")
+        return self
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, config=STRICT)
 class Start:
     """Where a table begins to read a topic. Exactly one field is set.
 
@@ -80,15 +132,21 @@ class Start:
         time: The first record whose timestamp is not earlier.
     """
 
-    at: str | None = None
-    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    time: datetime | None = None
+    at: Literal["earliest", "latest"] | None = None
+    offsets: Mapping[str, Mapping[Partition, Offset]] = field(default_factory=dict)
+    time: AwareDatetime | None = None
+
+    @model_validator(mode="after")
+    def _is_one_place(self) -> Self:
+        if [self.at is None, not self.offsets, self.time is None].count(False) != 1:
+            raise ValueError("a start has exactly one of at, offsets and time")
+        return self
 
 
 EARLIEST = Start(at="earliest")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class Expectation:
     """A condition in SQL on the columns of the table, and what happens to rows that fail it.
 
@@ -96,12 +154,12 @@ class Expectation:
     job before the batch is committed.
     """
 
-    name: str
-    sql: str
+    name: Name
+    sql: Annotated[str, Field(min_length=1)]
     on_failure: OnFailure = OnFailure.WARN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class EventTime:
     """The time of an event, by which the table is partitioned.
 
@@ -115,19 +173,19 @@ class EventTime:
     """
 
     column: str
-    allowance: timedelta = timedelta(0)
+    allowance: Duration = timedelta(0)
     partition_by: Unit | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class Deduplication:
     """Rows with the same values of these columns are one row, if they are so close in time."""
 
-    by: tuple[str, ...]
-    within: timedelta
+    by: Annotated[tuple[str, ...], Field(min_length=1)]
+    within: Duration
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class TableDefinition:
     """One table and its quarantine. It is a streaming query of its own.
 
@@ -154,13 +212,41 @@ class TableDefinition:
     deduplicate: Deduplication | None = None
     event_time: EventTime | None = None
     expectations: tuple[Expectation, ...] = ()
-    rejects_max: float = 1.0
-    interval: str = INTERVAL
-    batch_rows: int = BATCH_ROWS
+    rejects_max: Annotated[float, Field(ge=0, le=1)] = 1.0
+    interval: Interval = INTERVAL
+    batch_rows: Annotated[int, Field(ge=1)] = BATCH_ROWS
     kafka: Mapping[str, str] = field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if bool(self.topics) == (self.pattern is not None):
+            raise ValueError("a table has either topics or a pattern")
+        if self.pattern is not None:
+            _check_pattern(self.pattern)
+        if self.format is TableFormat.PARQUET and self.columns_of_key:
+            raise ValueError("a Parquet table has no primary key, use delta or iceberg")
+        if self.columns_of_key and self.deduplicate is not None:
+            raise ValueError("a table with a primary key needs no deduplication")
+        if self.deduplicate is not None and self.event_time is None:
+            raise ValueError("a deduplication needs event_time, in which it looks for duplicates")
+        names = [one.name for one in self.expectations]
+        if len(set(names)) < len(names):
+            raise ValueError("two expectations have the same name")
+        return self
 
-@dataclass(frozen=True, slots=True)
+    @property
+    def uses_registry(self) -> bool:
+        return Encoding.REGISTRY in (self.key.encoding, self.value.encoding)
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"the pattern is not a regular expression: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, config=STRICT)
 class RegistryAccess:
     """A schema registry. The password is read from the file when the job starts.
 
@@ -172,7 +258,7 @@ class RegistryAccess:
     password_file: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class PipelineDefinition:
     """All tables of one driver.
 
@@ -184,11 +270,18 @@ class PipelineDefinition:
         spark: Settings of Spark.
     """
 
-    name: str
-    directory: str
-    tables: Mapping[str, TableDefinition]
+    name: Name
+    directory: Annotated[str, Field(min_length=1)]
+    tables: Annotated[Mapping[Name, TableDefinition], Field(min_length=1)]
     bootstrap_servers: str = "localhost:9092"
     registry: RegistryAccess | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
-    version: int = VERSION
+    version: Literal[1] = VERSION
+
+    @model_validator(mode="after")
+    def _has_a_registry_if_a_table_uses_it(self) -> Self:
+        users = [name for name, table in self.tables.items() if table.uses_registry]
+        if users and self.registry is None:
+            raise ValueError(f"the table {users[0]} needs the field registry")
+        return self
