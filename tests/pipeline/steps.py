@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from odradek.pipeline.ledger.commits import BatchCommit
-from odradek.pipeline.sinks.commit import Check, Sink
+from odradek.pipeline.sinks.commit import Batch, Check, Complete, Sink
 from odradek.pipeline.sinks.delta import DeltaSink
 from odradek.pipeline.sinks.iceberg import IcebergSink
 from odradek.pipeline.sinks.ledgered import LedgeredTable
@@ -50,23 +50,33 @@ class TableWithSteps(LedgeredTable):
         self._after = after
         self._forgets = forgets
 
-    def commit(self, rows: DataFrame, batch: BatchCommit) -> bool:
-        self._before(batch.batch_id)
-        if self._forgets:
-            self._sink.append(rows, batch, self._check)
-            self._store.refresh()
-            written = True
-        else:
-            written = super().commit(rows, batch)
-        self._after(batch.batch_id)
-        return written
+    def commit(self, batch: Batch) -> BatchCommit:
+        batch_id = batch.draft.batch_id
+        self._before(batch_id)
+        commit = self._append(batch) if self._forgets else super().commit(batch)
+        self._after(batch_id)
+        return commit
+
+    def _append(self, batch: Batch) -> BatchCommit:
+        commits: list[BatchCommit] = []
+
+        def complete() -> BatchCommit:
+            commits.append(batch.complete(batch.draft))
+            return commits[-1]
+
+        self._sink.append(batch.rows, batch.draft, complete, self._check)
+        self._store.refresh()
+        return commits[-1]
 
 
 class DeltaSinkWithoutTransactions(DeltaSink):
     """A mutant: its commits do not name their batch to Delta."""
 
-    def transaction_options(self, commit: BatchCommit) -> dict[str, str]:
-        return {}
+    def append(self, rows: DataFrame, draft: BatchCommit, complete: Complete, check: Check) -> None:
+        rows = rows.persist()  # the counts are known before the commit, too
+        rows.count()
+        writer = rows.write.format("delta").mode("append")
+        writer.option("userMetadata", complete().to_json()).save(self._path)
 
 
 class IcebergSinkWithSteps(IcebergSink):
@@ -74,12 +84,12 @@ class IcebergSinkWithSteps(IcebergSink):
 
     at_staged: Callable[[int], None]
 
-    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
+    def append(self, rows: DataFrame, draft: BatchCommit, complete: Complete, check: Check) -> None:
         def check_when_staged() -> None:
-            self.at_staged(commit.batch_id)
+            self.at_staged(draft.batch_id)
             check()
 
-        super().append(rows, commit, check_when_staged)
+        super().append(rows, draft, complete, check_when_staged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from odradek.pipeline.sinks.delta import DeltaSink
 from odradek.pipeline.sinks.files import HadoopFiles
 from odradek.pipeline.tables import TableDir, TableFormat
 from tests.pipeline import ledger
+from tests.pipeline.commits import write
 from tests.pipeline.jobs.test_ingest import check, options_for
 from tests.pipeline.sinks.test_sinks import commit_of, in_table, numbers, open_table
 from tests.pipeline.steps import Step, TableDirWithSteps
@@ -244,7 +245,7 @@ def test_ledger_outlives_the_log_of_a_delta_table(spark: SparkSession, tmp_path:
         " 'delta.logRetentionDuration' = 'interval 1 days')"
     )
     for batch_id in range(8):
-        table.commit(numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
+        write(table, numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
     table = open_table(spark, tmp_path, TableFormat.DELTA, epoch=2)
     log = path / "_delta_log"
     for file in log.glob("0*"):
@@ -253,7 +254,7 @@ def test_ledger_outlives_the_log_of_a_delta_table(spark: SparkSession, tmp_path:
     clear_cache_of_delta(spark)
     table = open_table(spark, tmp_path, TableFormat.DELTA, epoch=3)
     for batch_id in range(8, 14):
-        table.commit(numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
+        write(table, numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
     assert not (log / f"{2:020}.json").exists(), "Delta removed no commit from its log"
 
     clear_cache_of_delta(spark)
@@ -263,7 +264,7 @@ def test_ledger_outlives_the_log_of_a_delta_table(spark: SparkSession, tmp_path:
     [partition] = table.store.state.partitions.values()
     assert (partition.start_offset, partition.next_offset) == (0, 42)
     assert (partition.gaps.count, partition.overlaps.count) == (0, 0)
-    assert not table.commit(numbers(spark, 0, 3), commit_of(0))
+    assert not write(table, numbers(spark, 0, 3), commit_of(0))
     assert in_table(DeltaSink(spark, str(path), "table")) == list(range(42))
 
 
@@ -285,7 +286,7 @@ def test_start_reads_as_many_files_after_100_as_after_2_000_commits(
     for commits in (SEGMENT_COMMITS, 20 * SEGMENT_COMMITS):
         directory = tmp_path / str(commits)
         table = open_table(spark, directory, table_format)
-        table.commit(numbers(spark, 0, 3), commit_of(0))
+        write(table, numbers(spark, 0, 3), commit_of(0))
         append_commits(directory / "lake" / "table", table_format, range(1, commits))
         clear_cache_of_delta(spark)
         open_table(spark, directory, table_format, epoch=2)

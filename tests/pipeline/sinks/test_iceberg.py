@@ -17,6 +17,7 @@ from odradek.pipeline.sinks import iceberg, ledgered
 from odradek.pipeline.sinks.commit import commits_of
 from odradek.pipeline.sinks.iceberg import IcebergSink
 from odradek.pipeline.tables import TableFormat
+from tests.pipeline.commits import append, write
 from tests.pipeline.sinks.test_sinks import commit_of, in_table, numbers, open_table
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def test_iceberg_refuses_a_batch_on_a_snapshot_that_is_no_longer_the_newest(
     """Two drivers have read the table at the same time, and both write a batch."""
     open_iceberg(spark, tmp_path)
     sinks = [driver(spark, tmp_path, 2) for _ in range(2)]
-    sinks[0].append(numbers(spark, 0, 3), commit_of(0), lambda: None)
+    append(sinks[0], numbers(spark, 0, 3), commit_of(0))
     with pytest.raises(PipelineError, match="Another program has changed"):
-        sinks[1].append(numbers(spark, 0, 3), commit_of(0), lambda: None)
+        append(sinks[1], numbers(spark, 0, 3), commit_of(0))
     assert in_table(sinks[1]) == [0, 1, 2]
     assert commits_of(sinks[1]) == [commit_of(0)]
 
@@ -63,7 +64,7 @@ def test_fenced_iceberg_table_takes_no_batch_that_was_being_written(
     sink = driver(spark, tmp_path, 2)
     sink.fence("q")
     with pytest.raises(PipelineError, match="Another program has changed"):
-        sink.append(numbers(spark, 0, 3), commit_of(0), lambda: None)
+        append(sink, numbers(spark, 0, 3), commit_of(0))
     assert in_table(sink) == []
 
 
@@ -76,12 +77,12 @@ def test_batch_of_a_former_owner_on_its_iceberg_branch_is_not_read_and_is_remove
     open_iceberg(spark, tmp_path)
     sink = driver(spark, tmp_path, 2)
     with pytest.raises(PipelineError, match="another driver"):
-        sink.append(numbers(spark, 0, 3), commit_of(0), lost)
+        append(sink, numbers(spark, 0, 3), commit_of(0), lost)
     assert in_table(sink) == []
     assert sink.branches() == ["odradek_2"]
     table = open_iceberg(spark, tmp_path, 3)
     assert sink.branches() == ["odradek_3"]
-    assert table.commit(numbers(spark, 0, 3), commit_of(0))
+    assert write(table, numbers(spark, 0, 3), commit_of(0))
     assert in_table(sink) == [0, 1, 2]
 
 
@@ -102,26 +103,26 @@ def test_changes_of_an_iceberg_table_by_others_are_told_apart(
 ) -> None:
     table = open_iceberg(spark, tmp_path)
     path = str(tmp_path / "lake" / "table")
-    table.commit(numbers(spark, 0, 3), commit_of(0))
+    write(table, numbers(spark, 0, 3), commit_of(0))
     numbers(spark, 100, 1).write.format("iceberg").mode("append").save(path)
     compact(spark, IcebergSink(spark, path))
-    assert not table.commit(numbers(spark, 0, 3), commit_of(0))
+    assert not write(table, numbers(spark, 0, 3), commit_of(0))
     numbers(spark, 7, 1).write.format("iceberg").mode("overwrite").save(path)
     with pytest.raises(PipelineError, match=r"changed .*: overwrite in version"):
-        table.commit(numbers(spark, 3, 3), commit_of(1))
+        write(table, numbers(spark, 3, 3), commit_of(1))
     everything = java(spark).expressions.Expressions.alwaysTrue()
     java_table(IcebergSink(spark, path)).newDelete().deleteFromRowFilter(everything).commit()
     with pytest.raises(PipelineError, match=r"overwrite in version \d+, delete in version \d+\."):
         open_iceberg(spark, tmp_path, 3)
     table = open_iceberg(spark, tmp_path, 4, accept_changes=True)
-    table.commit(numbers(spark, 3, 3), commit_of(1))
+    write(table, numbers(spark, 3, 3), commit_of(1))
     changes = [one.split()[0] for one in table.store.state.accepted_changes]
     assert changes == ["overwrite", "delete"]
     assert in_table(IcebergSink(spark, path)) == [3, 4, 5]
 
 
 def commit_of_another_driver(spark: SparkSession, tmp_path: Path) -> None:
-    open_iceberg(spark, tmp_path, 3).commit(numbers(spark, 0, 3), commit_of(0))
+    write(open_iceberg(spark, tmp_path, 3), numbers(spark, 0, 3), commit_of(0))
 
 
 def take_over(spark: SparkSession, tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_driver_that_pauses_between_its_last_check_and_the_commit_publishes_noth
     open_iceberg(spark, tmp_path)
     paused = driver(spark, tmp_path, 2)
     with pytest.raises(PipelineError, match="Another program has changed"):
-        paused.append(numbers(spark, 50, 3), commit_of(0), lambda: interrupt(spark, tmp_path))
+        append(paused, numbers(spark, 50, 3), commit_of(0), lambda: interrupt(spark, tmp_path))
     assert 50 not in in_table(paused)
 
 
@@ -150,7 +151,7 @@ def test_driver_whose_iceberg_branch_its_successor_removed_stops_in_one_line(
     replaced = driver(spark, tmp_path, 2)
     open_iceberg(spark, tmp_path, 3)
     with pytest.raises(PipelineError, match="Another program has changed") as stopped:
-        replaced.append(numbers(spark, 0, 3), commit_of(0), lambda: None)
+        append(replaced, numbers(spark, 0, 3), commit_of(0))
     assert "\n" not in str(stopped.value)
     assert (in_table(replaced), replaced.branches()) == ([], ["odradek_3"])
 
@@ -160,16 +161,16 @@ def test_rolled_back_iceberg_table_is_told_apart_from_an_older_copy(
 ) -> None:
     table = open_iceberg(spark, tmp_path)
     sink = IcebergSink(spark, str(tmp_path / "lake" / "table"))
-    table.commit(numbers(spark, 0, 3), commit_of(0))
+    write(table, numbers(spark, 0, 3), commit_of(0))
     snapshot = java_table(sink).currentSnapshot().snapshotId()
-    table.commit(numbers(spark, 3, 3), commit_of(1))
+    write(table, numbers(spark, 3, 3), commit_of(1))
     open_iceberg(spark, tmp_path, 2)
     java_table(sink).manageSnapshots().rollbackTo(snapshot).commit()
     for _ in range(2):
         with pytest.raises(PipelineError, match=r"changed .*: rollback in version \d+\. "):
             open_iceberg(spark, tmp_path, 3)
     table = open_iceberg(spark, tmp_path, 4, accept_changes=True)
-    table.commit(numbers(spark, 6, 3), commit_of(2))
+    write(table, numbers(spark, 6, 3), commit_of(2))
     assert [one.split()[0] for one in table.store.state.accepted_changes] == ["rollback"]
     open_iceberg(spark, tmp_path, 5)
     assert in_table(sink) == [0, 1, 2, 6, 7, 8]
@@ -194,7 +195,7 @@ def test_ledger_outlives_the_snapshots_of_an_iceberg_table(
     sink = IcebergSink(spark, str(tmp_path / "lake" / "table"))
     counts = []
     for batch_id in range(14):
-        table.commit(numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
+        write(table, numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
         counts.append(java_table(sink).operations().current().snapshots().size())
     assert max(counts) < 4 + 2 * 4
     assert len(commits_of(sink)) < 14
@@ -204,7 +205,7 @@ def test_ledger_outlives_the_snapshots_of_an_iceberg_table(
     [partition] = table.store.state.partitions.values()
     assert (partition.start_offset, partition.next_offset) == (0, 42)
     assert (partition.gaps.count, partition.overlaps.count) == (0, 0)
-    assert not table.commit(numbers(spark, 0, 3), commit_of(0))
+    assert not write(table, numbers(spark, 0, 3), commit_of(0))
     assert in_table(sink) == list(range(42))
 
 
@@ -215,7 +216,7 @@ def test_expiry_by_another_program_keeps_the_commits_that_no_segment_has(
     table = open_iceberg(spark, tmp_path)
     sink = IcebergSink(spark, str(tmp_path / "lake" / "table"))
     for batch_id in range(5):
-        table.commit(numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
+        write(table, numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
     newest = java_table(sink).currentSnapshot().timestampMillis()
     for epoch in epochs:
         expiry = java_table(sink).expireSnapshots()
@@ -236,7 +237,7 @@ def test_iceberg_table_whose_snapshots_cannot_be_removed_takes_batches_with_a_wa
     java_table(sink).updateProperties().set("gc.enabled", "false").commit()
     with caplog.at_level(logging.WARNING):
         for batch_id in range(8):
-            table.commit(numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
+            write(table, numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
     [warning] = [text for text in caplog.messages if "old snapshots" in text]
     assert "GC is disabled" in warning
     assert in_table(sink) == list(range(24))
@@ -251,7 +252,7 @@ def test_type_that_iceberg_stores_as_another_one_fits_its_own_table(
         sink.prepare(rows.schema)
     sink.take_over(1, lambda: None)
     sink.tail(NOTHING)
-    sink.append(rows, commit_of(0), lambda: None)
+    append(sink, rows, commit_of(0))
     assert [(row.n, row.value.small) for row in sink.read().collect()] == [(7, 1)]
 
 

@@ -13,6 +13,7 @@ from odradek.pipeline.sinks.commit import commits_of
 from odradek.pipeline.sinks.delta import DeltaSink, changes_rows
 from odradek.pipeline.sinks.parquet import ParquetSink
 from odradek.pipeline.tables import TableDir, TableFormat
+from tests.pipeline.commits import append, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,12 +72,12 @@ def test_batch_committed_again_changes_nothing(
     sink = sink_of(spark, tmp_path, table_format)
     assert (sink.exists(), in_table(sink), commits_of(sink)) == (True, [], [])
     written = [
-        table.commit(numbers(spark, 3 * batch_id, 3), commit_of(batch_id)) for batch_id in (0, 1, 0)
+        write(table, numbers(spark, 3 * batch_id, 3), commit_of(batch_id)) for batch_id in (0, 1, 0)
     ]
     assert written == [True, True, False]
     table = open_table(spark, tmp_path, table_format, epoch=2)
-    assert not table.commit(numbers(spark, 3, 3), commit_of(1))
-    assert table.commit(numbers(spark, 6, 3), commit_of(2))
+    assert not write(table, numbers(spark, 3, 3), commit_of(1))
+    assert write(table, numbers(spark, 6, 3), commit_of(2))
     assert in_table(sink) == list(range(9))
     assert commits_of(sink) == [commit_of(0), commit_of(1), commit_of(2)]
     assert table.store.commits() == commits_of(sink)
@@ -100,12 +101,12 @@ def test_parquet_batch_without_its_commit_file_is_not_read_and_is_replaced(
     table = open_table(spark, tmp_path, TableFormat.PARQUET)
     sink = sink_of(spark, tmp_path, TableFormat.PARQUET)
     path = tmp_path / "lake" / "table"
-    table.commit(numbers(spark, 0, 3), commit_of(0))
-    table.commit(numbers(spark, 3, 3), commit_of(1))
+    write(table, numbers(spark, 0, 3), commit_of(0))
+    write(table, numbers(spark, 3, 3), commit_of(1))
     (path / "_commits" / "1.json").unlink()
     assert in_table(sink) == [0, 1, 2]
     table = open_table(spark, tmp_path, TableFormat.PARQUET, epoch=2)
-    table.commit(numbers(spark, 30, 3), commit_of(1))
+    write(table, numbers(spark, 30, 3), commit_of(1))
     assert in_table(sink) == [0, 1, 2, 30, 31, 32]
     every_file = spark.read.parquet(str(path))
     assert sorted(row.n for row in every_file.collect()) == in_table(sink)
@@ -119,7 +120,7 @@ def test_parquet_commit_file_that_was_removed_stops_the_job_and_keeps_the_rows(
     for epoch in (1, 2, 3):
         table = open_table(spark, tmp_path, TableFormat.PARQUET, epoch)
         if epoch < 3:
-            table.commit(numbers(spark, 3 * epoch - 3, 3), commit_of(epoch - 1))
+            write(table, numbers(spark, 3 * epoch - 3, 3), commit_of(epoch - 1))
     (path / "_commits" / "0.json").unlink()
     with pytest.raises(PipelineError, match=r"has 1 commits, and its ledger .* has 2") as refused:
         open_table(spark, tmp_path, TableFormat.PARQUET, epoch=4)
@@ -139,7 +140,7 @@ def test_parquet_batch_half_staged_by_an_older_version_is_not_read_and_is_remove
     table = open_table(spark, tmp_path, TableFormat.PARQUET)
     assert in_table(sink) == []
     assert not staging.exists()
-    table.commit(numbers(spark, 0, 3), commit_of(0))
+    write(table, numbers(spark, 0, 3), commit_of(0))
     assert in_table(sink) == [0, 1, 2]
 
 
@@ -152,7 +153,7 @@ def test_parquet_table_of_an_older_version_keeps_its_schema_and_its_batches(
     (path / "_commits" / "0.json").write_text(commit_of(0).to_json())
     (path / "_schema.json").write_text(numbers(spark, 0, 0).schema.json())
     table = open_table(spark, tmp_path, TableFormat.PARQUET)
-    table.commit(numbers(spark, 3, 3), commit_of(1))
+    write(table, numbers(spark, 3, 3), commit_of(1))
     assert in_table(sink_of(spark, tmp_path, TableFormat.PARQUET)) == list(range(6))
 
 
@@ -171,11 +172,11 @@ def test_batch_with_other_planned_offsets_than_its_commit_is_refused(
     spark: SparkSession, tmp_path: Path, table_format: TableFormat
 ) -> None:
     table = open_table(spark, tmp_path, table_format)
-    table.commit(numbers(spark, 0, 3), commit_of(0))
+    write(table, numbers(spark, 0, 3), commit_of(0))
     with pytest.raises(PipelineError, match="t-0 had offsets 0 to 2 and now has offsets 0 to 3"):
-        table.commit(numbers(spark, 0, 4), commit_of(0, rows=4))
+        write(table, numbers(spark, 0, 4), commit_of(0, rows=4))
     with pytest.raises(PipelineError, match="leave a gap after"):
-        table.commit(numbers(spark, 6, 3), commit_of(2))
+        write(table, numbers(spark, 6, 3), commit_of(2))
     assert in_table(sink_of(spark, tmp_path, table_format)) == [0, 1, 2]
 
 
@@ -183,11 +184,11 @@ def test_delta_batch_that_delta_skips_stops_the_job(spark: SparkSession, tmp_pat
     """Delta skips it without an error, if the table's history no longer has its commit."""
     table = open_table(spark, tmp_path, TableFormat.DELTA)
     sink = DeltaSink(spark, str(tmp_path / "lake" / "table"), "table")
-    options = sink.transaction_options(commit_of(5))
+    options = {"txnAppId": sink.application_id("q"), "txnVersion": "5"}
     writer = numbers(spark, 0, 0).write.format("delta").mode("append")
     writer.options(**options).save(str(tmp_path / "lake" / "table"))
     with pytest.raises(PipelineError, match=r"Batch 0 is not in .* after its commit"):
-        table.commit(numbers(spark, 0, 3), commit_of(0))
+        write(table, numbers(spark, 0, 3), commit_of(0))
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
@@ -196,8 +197,8 @@ def test_batch_without_rows_is_committed_too(
 ) -> None:
     table = open_table(spark, tmp_path, table_format)
     empty = BatchCommit("q", 0, 0, (), (PlannedRange("t", 0, 0, 3),))
-    assert table.commit(numbers(spark, 0, 0), empty)
-    assert not table.commit(numbers(spark, 0, 0), empty)
+    assert write(table, numbers(spark, 0, 0), empty)
+    assert not write(table, numbers(spark, 0, 0), empty)
     sink = sink_of(spark, tmp_path, table_format)
     assert in_table(sink) == []
     assert commits_of(sink) == [empty]
@@ -208,19 +209,19 @@ def test_changes_of_a_delta_table_by_others_are_told_apart(
 ) -> None:
     table = open_table(spark, tmp_path, TableFormat.DELTA)
     path = str(tmp_path / "lake" / "table")
-    table.commit(numbers(spark, 0, 3), commit_of(0))
+    write(table, numbers(spark, 0, 3), commit_of(0))
     numbers(spark, 100, 1).write.format("delta").mode("append").save(path)
     spark.sql(f"OPTIMIZE delta.`{path}`")
-    assert not table.commit(numbers(spark, 0, 3), commit_of(0))
+    assert not write(table, numbers(spark, 0, 3), commit_of(0))
     spark.sql(f"DELETE FROM delta.`{path}` WHERE n = 1")
     with pytest.raises(PipelineError, match=r"changed .*: DELETE in version") as refused:
-        table.commit(numbers(spark, 3, 3), commit_of(1))
+        write(table, numbers(spark, 3, 3), commit_of(1))
     assert "\n" not in str(refused.value)
     spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF 1")
     with pytest.raises(PipelineError, match=r"DELETE in version .*, RESTORE in version"):
         open_table(spark, tmp_path, TableFormat.DELTA, epoch=2)
     table = open_table(spark, tmp_path, TableFormat.DELTA, epoch=3, accept_changes=True)
-    table.commit(numbers(spark, 3, 3), commit_of(1))
+    write(table, numbers(spark, 3, 3), commit_of(1))
     assert [one.split()[0] for one in table.store.state.accepted_changes] == ["DELETE", "RESTORE"]
     open_table(spark, tmp_path, TableFormat.DELTA, epoch=4)
 
@@ -246,7 +247,7 @@ def test_operations_that_change_rows_are_known(
 
 def test_application_ids_of_table_and_quarantine_differ(spark: SparkSession) -> None:
     ids = {
-        DeltaSink(spark, "p", role).transaction_options(commit_of(4, query_id=query))["txnAppId"]
+        DeltaSink(spark, "p", role).application_id(query)
         for role in ("table", "quarantine")
         for query in ("q1", "q2")
     }
@@ -259,5 +260,5 @@ def test_parquet_sink_takes_a_path_with_a_slash_at_its_end(
     sink = ParquetSink(spark, f"{tmp_path}/t/")
     sink.prepare(numbers(spark, 0, 0).schema)
     sink.take_over(1, lambda: None)
-    sink.append(numbers(spark, 0, 1), commit_of(0), lambda: None)
+    append(sink, numbers(spark, 0, 1), commit_of(0))
     assert in_table(sink) == [0]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Check = Callable[[], None]
+Complete = Callable[[], BatchCommit]
 
 
 class TableInMemory:
@@ -36,9 +37,10 @@ class TableInMemory:
         check()
         self.epochs.append(epoch)
 
-    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
+    def append(self, rows: DataFrame, draft: BatchCommit, complete: Complete, check: Check) -> None:
         """Append like Delta: a batch of a fenced query is skipped without an error."""
-        if commit.query_id not in self.fenced:
+        if draft.query_id not in self.fenced:
+            commit = complete()
             self.rows.append(rows)
             self.versions.append(commit)
 

@@ -10,6 +10,7 @@ import pytest
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.store import SEGMENT_COMMITS, TableChange
+from tests.pipeline.commits import append, write
 from tests.pipeline.table_ledger.files import FilesInMemory
 from tests.pipeline.table_ledger.tables import TableInMemory, open_table
 from tests.pipeline.table_ledger.test_state import commit
@@ -20,10 +21,10 @@ ROWS: Any = "rows"
 def test_batch_is_written_once_also_by_the_next_owner() -> None:
     sink, files = TableInMemory(), FilesInMemory()
     table = open_table(sink, files)
-    assert [table.commit(ROWS, commit(0, 0, 10)) for _ in range(2)] == [True, False]
+    assert [write(table, ROWS, commit(0, 0, 10)) for _ in range(2)] == [True, False]
     later = open_table(sink, files, epoch=2)
-    assert not later.commit(ROWS, commit(0, 0, 10))
-    assert later.commit(ROWS, commit(1, 10, 15))
+    assert not write(later, ROWS, commit(0, 0, 10))
+    assert write(later, ROWS, commit(1, 10, 15))
     assert (len(sink.rows), sink.epochs) == (2, [1, 2])
 
 
@@ -31,12 +32,12 @@ def test_old_batch_is_found_in_an_old_segment() -> None:
     sink, files = TableInMemory(), FilesInMemory()
     table = open_table(sink, files)
     for n in range(2 * SEGMENT_COMMITS + 5):
-        table.commit(ROWS, commit(n, n, n + 1))
+        write(table, ROWS, commit(n, n, n + 1))
     assert len(files.list_names("/lake/ledger/table")) == 2
     later = open_table(sink, files, epoch=2)
-    assert not later.commit(ROWS, commit(3, 3, 4))
+    assert not write(later, ROWS, commit(3, 3, 4))
     with pytest.raises(PipelineError, match="t-0 had offsets 3 to 3 and now has offsets 3 to 8"):
-        later.commit(ROWS, commit(3, 3, 9))
+        write(later, ROWS, commit(3, 3, 9))
 
 
 def test_old_versions_are_removed_only_when_the_ledger_has_saved_their_commits() -> None:
@@ -50,7 +51,7 @@ def test_old_versions_are_removed_only_when_the_ledger_has_saved_their_commits()
 
     sink.on_expire = expire
     for n in range(SEGMENT_COMMITS + 5):
-        table.commit(ROWS, commit(n, n, n + 1))
+        write(table, ROWS, commit(n, n, n + 1))
     open_table(sink, files, epoch=2)
     assert unsaved == [0, 0]
 
@@ -63,9 +64,9 @@ def test_batch_that_does_not_continue_the_ledger_is_refused(
 ) -> None:
     sink = TableInMemory()
     table = open_table(sink, FilesInMemory())
-    table.commit(ROWS, commit(0, 0, 10))
+    write(table, ROWS, commit(0, 0, 10))
     with pytest.raises(PipelineError, match=match) as refused:
-        table.commit(ROWS, commit(1, start, end))
+        write(table, ROWS, commit(1, start, end))
     is_gap = start > 10
     assert ("The table is an older copy" in str(refused.value)) == is_gap
     assert ("The checkpoint was restored" in str(refused.value)) != is_gap
@@ -74,8 +75,8 @@ def test_batch_that_does_not_continue_the_ledger_is_refused(
 
 def test_quarantine_has_only_some_batches() -> None:
     quarantine = open_table(TableInMemory(), FilesInMemory(), "quarantine")
-    assert quarantine.commit(ROWS, commit(0, 0, 10))
-    assert quarantine.commit(ROWS, commit(5, 50, 60))
+    assert write(quarantine, ROWS, commit(0, 0, 10))
+    assert write(quarantine, ROWS, commit(5, 50, 60))
 
 
 def test_driver_that_was_replaced_stops_before_it_writes() -> None:
@@ -87,21 +88,21 @@ def test_driver_that_was_replaced_stops_before_it_writes() -> None:
             raise PipelineError("replaced")
 
     table = open_table(sink, FilesInMemory(), check=check)
-    table.commit(ROWS, commit(0, 0, 10))
+    write(table, ROWS, commit(0, 0, 10))
     is_replaced = True
     with pytest.raises(PipelineError, match="replaced"):
-        table.commit(ROWS, commit(1, 10, 20))
+        write(table, ROWS, commit(1, 10, 20))
     assert len(sink.rows) == 1
 
 
 def test_batch_that_another_driver_wrote_in_the_meantime_is_skipped_if_it_is_the_same() -> None:
     sink = TableInMemory()
     table = open_table(sink, FilesInMemory())
-    sink.append(ROWS, commit(0, 0, 10), lambda: None)
-    assert not table.commit(ROWS, commit(0, 0, 10))
-    sink.append(ROWS, commit(1, 10, 12), lambda: None)
+    append(sink, ROWS, commit(0, 0, 10), lambda: None)
+    assert not write(table, ROWS, commit(0, 0, 10))
+    append(sink, ROWS, commit(1, 10, 12), lambda: None)
     with pytest.raises(PipelineError, match="had offsets 10 to 11 and now has offsets 10 to 19"):
-        table.commit(ROWS, commit(1, 10, 20))
+        write(table, ROWS, commit(1, 10, 20))
 
 
 def test_batch_that_the_table_skips_without_an_error_stops_the_job() -> None:
@@ -109,20 +110,20 @@ def test_batch_that_the_table_skips_without_an_error_stops_the_job() -> None:
     table = open_table(sink, FilesInMemory())
     sink.fence("q")
     with pytest.raises(PipelineError, match="Batch 0 is not in /lake/table after its commit"):
-        table.commit(ROWS, commit(0, 0, 10))
+        write(table, ROWS, commit(0, 0, 10))
 
 
 def test_change_by_another_program_stops_the_job_until_it_is_accepted() -> None:
     sink, files = TableInMemory(), FilesInMemory()
     table = open_table(sink, files)
-    table.commit(ROWS, commit(0, 0, 10))
+    write(table, ROWS, commit(0, 0, 10))
     sink.versions.append(TableChange(1, "DELETE"))
     with pytest.raises(PipelineError, match=r"changed /lake/table since .*: DELETE in version 1"):
-        table.commit(ROWS, commit(1, 10, 20))
+        write(table, ROWS, commit(1, 10, 20))
     with pytest.raises(PipelineError, match="DELETE in version 1") as refused:
         open_table(sink, files, epoch=2)
     assert "\n" not in str(refused.value)
     table = open_table(sink, files, epoch=3, accept_changes=True)
-    table.commit(ROWS, commit(1, 10, 20))
+    write(table, ROWS, commit(1, 10, 20))
     assert table.store.state.accepted_changes == ("DELETE in version 1",)
-    open_table(sink, files, epoch=4).commit(ROWS, replace(commit(2, 20, 30), epoch=4))
+    write(open_table(sink, files, epoch=4), ROWS, replace(commit(2, 20, 30), epoch=4))

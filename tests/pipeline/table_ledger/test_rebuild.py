@@ -12,6 +12,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.rebuild import Rebuilt, range_options, rebuild, write_checkpoint
 from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange
 from odradek.pipeline.sinks.local_files import LocalFiles
+from tests.pipeline.commits import write
 from tests.pipeline.table_ledger.files import FilesInMemory
 from tests.pipeline.table_ledger.tables import TableInMemory, open_table
 from tests.pipeline.table_ledger.test_state import commit
@@ -55,10 +56,10 @@ def loaded(path: Path, *, quarantined: bool = True) -> Lake:
     """Return a directory with two batches, the second of which has rejected records."""
     lake = Lake(path)
     table = open_table(lake.table, lake.files)
-    table.commit(ROWS, commit(0, 0, 10))
-    table.commit(ROWS, commit(1, 10, 20, rejected=3))
+    write(table, ROWS, commit(0, 0, 10))
+    write(table, ROWS, commit(1, 10, 20, rejected=3))
     if quarantined:
-        open_table(lake.quarantine, lake.files, "quarantine").commit(ROWS, commit(1, 10, 20))
+        write(open_table(lake.quarantine, lake.files, "quarantine"), ROWS, commit(1, 10, 20))
     lake.epoch = 1
     write_checkpoint(LocalFiles(), f"{path}/checkpoint", "q", {"t": {"0": 0}}, 0)
     return lake
@@ -84,7 +85,7 @@ def test_batches_of_the_new_query_follow_in_number_and_offset(tmp_path: Path) ->
         table = open_table(sink, lake.files, role, epoch=9)
         batch = commit(0, 20, 25)
         fields = {name: getattr(batch, name) for name in ("rows", "ranges", "planned")}
-        table.commit(ROWS, BatchCommit(query_id, 0, **fields, cluster_id="c", topic_ids={}))
+        write(table, ROWS, BatchCommit(query_id, 0, **fields, cluster_id="c", topic_ids={}))
         commits = [one for one in sink.versions if isinstance(one, BatchCommit)]
         numbers = [one.number for one in commits]
         first = 0 if role == "table" else 1
@@ -113,7 +114,7 @@ def test_batch_that_the_old_driver_commits_late_is_refused(tmp_path: Path) -> No
     late = open_table(lake.table, lake.files)
     lake.rebuild()
     with pytest.raises(PipelineError, match="after its commit"):
-        late.commit(ROWS, commit(2, 20, 30))
+        write(late, ROWS, commit(2, 20, 30))
 
 
 class Crash(Exception):
@@ -175,9 +176,9 @@ class CrashingTable(TableInMemory):
         if self._left[0] < 0:
             raise Crash
 
-    def append(self, rows: Any, commit: BatchCommit, check: Any) -> None:
+    def append(self, rows: Any, draft: BatchCommit, complete: Any, check: Any) -> None:
         self._count()
-        super().append(rows, commit, check)
+        super().append(rows, draft, complete, check)
         self._count()
 
     def fence(self, query_id: str) -> None:

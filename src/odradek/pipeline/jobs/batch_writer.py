@@ -15,15 +15,38 @@ from pyspark.sql import DataFrame
 
 from odradek.pipeline.checkpoint import Checkpoint
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs.observed_batch import ObservedBatch
 from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
 from odradek.pipeline.ledger.source_guard import SourceGuard
 from odradek.pipeline.ledger.state import lost_ranges
-from odradek.pipeline.sinks.commit import read_ranges
+from odradek.pipeline.sinks.commit import CountedBatch
 from odradek.pipeline.sinks.ledgered import LedgeredTable
 from odradek.pipeline.transforms.quarantine import accepted, rejected
 from odradek.pipeline.transforms.raw import Parser, records
 
 Earliest = Callable[[Iterable[tuple[str, int]]], Mapping[tuple[str, int], int]]
+
+
+class _TableBatch:
+    """The accepted rows of a batch, which are counted while they are written."""
+
+    def __init__(
+        self,
+        parsed: DataFrame,
+        draft: BatchCommit,
+        complete: Callable[[BatchCommit, tuple[ReadRange, ...]], BatchCommit],
+    ) -> None:
+        assert draft.planned is not None
+        self.observed = ObservedBatch(parsed, draft.planned)
+        self.rows = accepted(self.observed.rows)
+        self.draft = draft
+        self._complete = complete
+
+    def complete(self, draft: BatchCommit) -> BatchCommit:
+        return self._complete(draft, self.observed.ranges())
+
+    def count(self, draft: BatchCommit) -> BatchCommit:
+        return self._complete(draft, self.observed.read_ranges())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,43 +109,43 @@ class BatchWriter:
     def _write(self, source: DataFrame, batch_id: int) -> None:
         planned, went_back = self._checkpoint.plan(batch_id)
         self._guard.check_plan(planned, went_back, self._table.store.state)
-        parsed = self._parser(records(source)).persist()
-        try:
-            ranges, rejected_count = read_ranges(parsed)
-            check_read_as_planned(batch_id, planned, ranges)
-            if planned:
-                self._commit(parsed, batch_id, planned, ranges, rejected_count)
-        finally:
-            parsed.unpersist()
+        parsed = self._parser(records(source))
+        batch = _TableBatch(parsed, self._draft(batch_id, planned), self._complete)
+        if not planned:
+            check_read_as_planned(batch_id, planned, batch.observed.read_ranges())
+            return
+        commit = self._table.commit(batch)
+        if commit.rejected:
+            rows = rejected(parsed, self._parser_name)
+            self._quarantine.commit(CountedBatch(rows, replace(commit, rows=commit.rejected)))
+        if commit.ranges:
+            with self._lock:
+                self._counts[batch_id] = BatchCounts(batch_id, commit.rows, commit.rejected)
 
-    def _commit(
-        self,
-        parsed: DataFrame,
-        batch_id: int,
-        planned: tuple[PlannedRange, ...],
-        ranges: tuple[ReadRange, ...],
-        rejected_count: int,
-    ) -> None:
-        accepted_count = sum(one.rows for one in ranges) - rejected_count
+    def _draft(self, batch_id: int, planned: tuple[PlannedRange, ...]) -> BatchCommit:
         sources = {one.topic: self._guard.sources.get(one.topic) for one in planned}
-        commit = BatchCommit(
+        return BatchCommit(
             self._checkpoint.query_id(),
             batch_id,
-            accepted_count,
-            ranges,
+            0,
+            (),
             planned,
             self._epoch,
             next((one.cluster_id for one in sources.values() if one), None),
             {topic: one.topic_id for topic, one in sources.items() if one and one.topic_id},
-            self._lost(planned, ranges),
         )
-        self._table.commit(accepted(parsed), commit)
-        if rejected_count:
-            commit = replace(commit, rows=rejected_count)
-            self._quarantine.commit(rejected(parsed, self._parser_name), commit)
-        if ranges:
-            with self._lock:
-                self._counts[batch_id] = BatchCounts(batch_id, accepted_count, rejected_count)
+
+    def _complete(self, draft: BatchCommit, ranges: tuple[ReadRange, ...]) -> BatchCommit:
+        """Return the commit of a batch with the ranges that it read.
+
+        Raises:
+            PipelineError: The batch has records that were not planned.
+        """
+        assert draft.planned is not None
+        check_read_as_planned(draft.batch_id, draft.planned, ranges)
+        accepted_count = sum(one.rows - (one.rejected or 0) for one in ranges)
+        lost = self._lost(draft.planned, ranges)
+        return replace(draft, rows=accepted_count, ranges=ranges, lost=lost)
 
     def _lost(
         self, planned: tuple[PlannedRange, ...], ranges: tuple[ReadRange, ...]

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import REBUILT_BATCH_ID, BatchCommit, PlannedRange
 from odradek.pipeline.ledger.state import LedgerState
+from odradek.pipeline.sinks.commit import CountedBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -158,7 +159,7 @@ def _complete(
             " Ingest into another directory."
         )
     rows = read_rejected(commit.planned)
-    quarantine.commit(rows, replace(commit, rows=commit.rejected))
+    quarantine.commit(CountedBatch(rows, replace(commit, rows=commit.rejected)))
 
 
 def write_checkpoint(

@@ -180,8 +180,8 @@ def check_not_older(
                 )
 
 
-def check_repeated(table: str, stored: BatchCommit | None, batch: BatchCommit) -> None:
-    """Return if the batch may be skipped, because `stored` is the commit of the same batch.
+def check_repeated(table: str, stored: BatchCommit | None, batch: BatchCommit) -> BatchCommit:
+    """Return `stored` if the batch may be skipped, because that is the commit of the same batch.
 
     Args:
         table: The path of the table.
@@ -217,6 +217,7 @@ def check_repeated(table: str, stored: BatchCommit | None, batch: BatchCommit) -
             number,
             table,
         )
+    return stored
 
 
 def differences(stored: BatchCommit, batch: BatchCommit) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -15,6 +16,48 @@ from odradek.pipeline.ledger.store import NOTHING, Tail
 
 Check = Callable[[], None]
 """Raises PipelineError if this driver no longer owns the directory."""
+
+Complete = Callable[[], BatchCommit]
+"""Returns the commit of rows that were written, or raises PipelineError to discard them."""
+
+
+class Batch(Protocol):
+    """The rows of one batch, and what is known of them.
+
+    Attributes:
+        rows: The rows of the table.
+        draft: The commit without the counts of the records.
+    """
+
+    @property
+    def rows(self) -> DataFrame: ...
+
+    @property
+    def draft(self) -> BatchCommit: ...
+
+    def complete(self, draft: BatchCommit) -> BatchCommit:
+        """Return the draft with the counts, after `rows` was written.
+
+        Raises:
+            PipelineError: The batch must not be committed.
+        """
+
+    def count(self, draft: BatchCommit) -> BatchCommit:
+        """Return the draft with the counts of a job of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedBatch:
+    """Rows whose commit is known before they are written."""
+
+    rows: DataFrame
+    draft: BatchCommit
+
+    def complete(self, draft: BatchCommit) -> BatchCommit:
+        return draft
+
+    def count(self, draft: BatchCommit) -> BatchCommit:
+        return draft
 
 
 class Sink(Protocol):
@@ -33,8 +76,17 @@ class Sink(Protocol):
     def take_over(self, epoch: int, check: Check) -> None:
         """Remove the uncommitted batches of earlier owners, which can then no longer commit."""
 
-    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
+    def append(self, rows: DataFrame, draft: BatchCommit, complete: Complete, check: Check) -> None:
         """Append `rows` with their commit, whole or not at all.
+
+        The rows are written first, where no reader sees them. Then `complete` is called. If it
+        raises, nothing is committed.
+
+        Args:
+            rows: The rows.
+            draft: The commit as far as it is known before the rows are written.
+            complete: Returns the commit.
+            check: Raises PipelineError if another driver owns the directory.
 
         Raises:
             PipelineError: Another driver owns the directory.
@@ -83,8 +135,8 @@ def parse_commit(text: str, where: str) -> BatchCommit:
         ) from error
 
 
-def read_ranges(parsed: DataFrame) -> tuple[tuple[ReadRange, ...], int]:
-    """Return the ranges of a parsed batch, in order, and how many of its rows did not parse."""
+def read_ranges(parsed: DataFrame) -> tuple[ReadRange, ...]:
+    """Return the ranges of a parsed batch, in order."""
     counted = parsed.groupBy("topic", "partition").agg(
         F.min("offset").alias("first"),
         F.max("offset").alias("last"),
@@ -92,7 +144,7 @@ def read_ranges(parsed: DataFrame) -> tuple[tuple[ReadRange, ...], int]:
         F.count("reason").alias("rejected"),
     )
     rows = counted.orderBy("topic", "partition").collect()
-    ranges = tuple(
+    return tuple(
         ReadRange(
             row["topic"],
             row["partition"],
@@ -103,4 +155,3 @@ def read_ranges(parsed: DataFrame) -> tuple[tuple[ReadRange, ...], int]:
         )
         for row in rows
     )
-    return ranges, sum(row["rejected"] for row in rows)

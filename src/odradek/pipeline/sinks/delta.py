@@ -25,7 +25,8 @@ from pyspark.sql.types import StructType
 from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import TableChange, Tail
-from odradek.pipeline.sinks.commit import Check, parse_commit
+from odradek.pipeline.sinks.commit import Check, Complete, parse_commit
+from odradek.pipeline.sinks.delta_transaction import DeltaAppend
 from odradek.pipeline.sinks.files import HadoopFiles
 
 FENCE_VERSION = 2**62
@@ -65,11 +66,15 @@ class DeltaSink:
     def take_over(self, epoch: int, check: Check) -> None:
         """Do nothing: Delta's conflict check refuses the batches of an earlier owner."""
 
-    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
-        writer = rows.write.format("delta").mode("append")
-        for name, value in self.transaction_options(commit).items():
-            writer = writer.option(name, value)
-        writer.option("userMetadata", commit.to_json()).save(self._path)
+    def append(self, rows: DataFrame, draft: BatchCommit, complete: Complete, check: Check) -> None:
+        application = self.application_id(draft.query_id)
+        append = DeltaAppend(self._spark, self._path, rows, application, draft.batch_id)
+        if append.is_done():
+            return
+        append.write()
+        commit = complete()
+        check()
+        append.commit(commit.to_json())
 
     def fence(self, query_id: str) -> None:
         """Use up all batch numbers of the query.
@@ -78,7 +83,7 @@ class DeltaSink:
         same. Delta skips later batches.
         """
         writer = self._nothing().write.format("delta").mode("append")
-        options = {"txnAppId": self._application_id(query_id), "txnVersion": str(FENCE_VERSION)}
+        options = {"txnAppId": self.application_id(query_id), "txnVersion": str(FENCE_VERSION)}
         writer.options(**options).save(self._path)
 
     def begin(self, commit: BatchCommit, check: Check) -> None:
@@ -88,7 +93,7 @@ class DeltaSink:
         """
         writer = self._nothing().write.format("delta").mode("append")
         options = {
-            "txnAppId": f"{self._application_id(commit.query_id)}/begin",
+            "txnAppId": f"{self.application_id(commit.query_id)}/begin",
             "txnVersion": "0",
         }
         writer = writer.options(**options)
@@ -100,14 +105,9 @@ class DeltaSink:
     def _nothing(self) -> DataFrame:
         return empty_frame(self._spark, self.read().schema)
 
-    def _application_id(self, query_id: str) -> str:
+    def application_id(self, query_id: str) -> str:
+        """Return the application of a query's commits (txnAppId)."""
         return f"odradek/{self._role}/{query_id}"
-
-    def transaction_options(self, commit: BatchCommit) -> dict[str, str]:
-        return {
-            "txnAppId": self._application_id(commit.query_id),
-            "txnVersion": str(commit.batch_id),
-        }
 
     def tail(self, position: int) -> Tail:
         snapshot = self._snapshot()

@@ -7,7 +7,9 @@ which is at the snapshot of ``main`` that the ledger was read from. A fast-forwa
 the branch publishes it. Iceberg refuses the fast-forward if ``main`` has another snapshot by then,
 or if the metadata has another change since the fast-forward was prepared.
 
-The commit of a batch is a property of its snapshot (`COMMIT`). Positions of the ledger are sequence
+A batch has two snapshots. The first one has the rows. The second one has no rows, and the commit as
+a property (`COMMIT`), because the counts of the commit are known only after the rows were written,
+and a snapshot never changes. The fast-forward publishes both. Positions of the ledger are sequence
 numbers of snapshots. They only increase, also if a table is rolled back.
 
 Each snapshot makes the metadata file longer, and each commit writes that file. `expire` removes old
@@ -45,7 +47,7 @@ from pyspark.sql.types import StructType
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import NOTHING, SEGMENT_COMMITS, TableChange, Tail
-from odradek.pipeline.sinks.commit import Check, parse_commit
+from odradek.pipeline.sinks.commit import Check, Complete, parse_commit
 from odradek.pipeline.sinks.files import HadoopFiles
 
 logger = logging.getLogger(__name__)
@@ -56,11 +58,12 @@ FENCE = "odradek.fence"
 """The property of the snapshot that fences the commits of a query."""
 BRANCH_PREFIX = "odradek_"
 MAIN = "main"
-BRANCH_SNAPSHOTS = 2 * SEGMENT_COMMITS
+SNAPSHOTS_A_BATCH = 2
+BRANCH_SNAPSHOTS = 2 * SEGMENT_COMMITS * SNAPSHOTS_A_BATCH
 """Newest snapshots that the owner's branch keeps, so that other programs cannot expire them."""
-SNAPSHOTS_KEPT = 2 * SEGMENT_COMMITS
+SNAPSHOTS_KEPT = 2 * SEGMENT_COMMITS * SNAPSHOTS_A_BATCH
 """Newest snapshots that `expire` keeps, unless the properties of the table say otherwise."""
-EXPIRE_AT = SNAPSHOTS_KEPT + SEGMENT_COMMITS
+EXPIRE_AT = SNAPSHOTS_KEPT + SEGMENT_COMMITS * SNAPSHOTS_A_BATCH
 """Number of snapshots from which on `expire` removes some."""
 SNAPSHOT_AGE_MIN_MS = 300_000
 """Age below which `expire` keeps a snapshot, for the queries that read it."""
@@ -144,21 +147,23 @@ class IcebergSink:
         assert self._epoch is not None, "take_over comes before the first commit"
         return f"{BRANCH_PREFIX}{self._epoch}"
 
-    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
+    def append(self, rows: DataFrame, draft: BatchCommit, complete: Complete, check: Check) -> None:
         def write(branch: str) -> None:
             writer = rows.write.format("iceberg").mode("append").option("branch", branch)
-            writer.option(f"snapshot-property.{COMMIT}", commit.to_json()).save(self._path)
+            writer.save(self._path)
+            self._add_commit(branch, complete())
 
         self._publish(write, check)
 
     def begin(self, commit: BatchCommit, check: Check) -> None:
         """Append the commit of a rebuilt checkpoint, which has no rows."""
 
-        def write(branch: str) -> None:
-            append = self._load().newAppend().toBranch(branch)
-            append.set(COMMIT, commit.to_json()).commit()
+        self._publish(lambda branch: self._add_commit(branch, commit), check)
 
-        self._publish(write, check)
+    def _add_commit(self, branch: str, commit: BatchCommit) -> None:
+        """Add a snapshot without rows that has the commit as a property."""
+        append = self._load().newAppend().toBranch(branch)
+        append.set(COMMIT, commit.to_json()).commit()
 
     def fence(self, query_id: str) -> None:
         """Move ``main``, so that a batch which is being committed cannot be published."""

@@ -11,10 +11,9 @@ from odradek.pipeline.ledger.store import SEGMENT_COMMITS, LedgerStore
 from odradek.pipeline.ledger.verdicts import check_continues, check_repeated
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from odradek.pipeline.sinks.commit import Check, Sink
+    from odradek.pipeline.sinks.commit import Batch, Check, Sink
 
 
 class LedgeredTable:
@@ -100,11 +99,11 @@ class LedgeredTable:
             )
         self._store.save()
 
-    def commit(self, rows: DataFrame, batch: BatchCommit) -> bool:
-        """Append `rows` as `batch`, whole or not at all.
+    def commit(self, batch: Batch) -> BatchCommit:
+        """Append the rows of a batch, whole or not at all.
 
         Returns:
-            Whether the rows were written. Otherwise the table has the batch already.
+            The commit. If the table has the batch already, its commit from then.
 
         Raises:
             PipelineError: The table has the batch with other planned offsets, the batch does not
@@ -112,26 +111,39 @@ class LedgeredTable:
         """
         self._store.refresh()
         self._check_changes()
-        state = self._store.state
-        newest = state.newest_batch(batch.query_id)
-        if newest is not None and batch.batch_id <= newest:
-            stored = self._store.find(batch.query_id, batch.batch_id)
-            check_repeated(self._path, stored, batch)
-            return False
+        state, draft = self._store.state, batch.draft
+        newest = state.newest_batch(draft.query_id)
+        if newest is not None and draft.batch_id <= newest:
+            return self._repeated(batch)
         if self._has_every_batch:
-            check_continues(self._path, state, batch)
+            check_continues(self._path, state, draft)
         if self._store.changes:
             accepted = tuple(one.text() for one in self._store.changes)
-            batch = replace(batch, accepted_changes=accepted)
-        batch = replace(batch, first_number=state.first_number)
+            draft = replace(draft, accepted_changes=accepted)
+        draft = replace(draft, first_number=state.first_number)
         self._check()
-        self._sink.append(rows, batch, self._check)
+        committed: list[BatchCommit] = []
+
+        def complete() -> BatchCommit:
+            committed.append(batch.complete(draft))
+            return committed[-1]
+
+        self._sink.append(batch.rows, draft, complete, self._check)
         self._store.refresh()
-        if self._store.state.newest_batch(batch.query_id) != batch.batch_id:
+        if not committed or self._store.state.newest_batch(draft.query_id) != draft.batch_id:
             raise PipelineError(
-                f"Batch {batch.batch_id} is not in {self._path} after its commit. Another program"
+                f"Batch {draft.batch_id} is not in {self._path} after its commit. Another program"
                 " changed the table. Run one ingest for each directory, and start this one again."
             )
         if self._store.save(at_least=SEGMENT_COMMITS):
             self._sink.expire()
-        return True
+        return committed[-1]
+
+    def _repeated(self, batch: Batch) -> BatchCommit:
+        """Return the commit that the table has of a batch, or raise PipelineError."""
+        draft = batch.draft
+        stored = self._store.find(draft.query_id, draft.batch_id)
+        if stored is not None and stored.planned is None:
+            # An older version stored only the records, which are compared instead.
+            draft = batch.count(draft)
+        return check_repeated(self._path, stored, draft)

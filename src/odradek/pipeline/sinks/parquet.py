@@ -22,7 +22,7 @@ from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import NOTHING, Tail
 from odradek.pipeline.sinks.batch_directories import BatchDirectories
-from odradek.pipeline.sinks.commit import Check
+from odradek.pipeline.sinks.commit import Check, Complete
 from odradek.pipeline.sinks.files import HadoopFiles
 
 
@@ -59,10 +59,11 @@ class ParquetSink:
         self._epoch = epoch
         self._newest = None
 
-    def append(self, rows: DataFrame, commit: BatchCommit, check: Check) -> None:
+    def append(self, rows: DataFrame, draft: BatchCommit, complete: Complete, check: Check) -> None:
         assert self._epoch is not None, "take_over comes before append"
-        number = commit.number
+        number = draft.number
         rows.write.mode("overwrite").parquet(self._directories.staging(self._epoch, number))
+        commit = complete()
         self._directories.publish(self._epoch, number, commit.to_json(), check)
         self._own.append(commit)
 
