@@ -178,12 +178,12 @@ def test_rolled_back_iceberg_table_is_told_apart_from_an_older_copy(
 
 @pytest.fixture
 def few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep 4 snapshots, and a segment of the ledger for every 4 commits."""
+    """Keep the 8 snapshots of 4 batches, and a segment of the ledger for every 4 commits."""
     for name in ("SNAPSHOTS_KEPT", "BRANCH_SNAPSHOTS"):
-        monkeypatch.setattr(iceberg, name, 4)
-    monkeypatch.setattr(iceberg, "EXPIRE_AT", 6)
+        monkeypatch.setattr(iceberg, name, 8)
+    monkeypatch.setattr(iceberg, "EXPIRE_AT", 12)
     monkeypatch.setattr(ledgered, "SEGMENT_COMMITS", 4)
-    for name, value in (("min-snapshots-to-keep", "4"), ("max-snapshot-age-ms", "1")):
+    for name, value in (("min-snapshots-to-keep", "8"), ("max-snapshot-age-ms", "1")):
         monkeypatch.setitem(iceberg.PROPERTIES, f"history.expire.{name}", value)
 
 
@@ -197,7 +197,7 @@ def test_ledger_outlives_the_snapshots_of_an_iceberg_table(
     for batch_id in range(14):
         write(table, numbers(spark, 3 * batch_id, 3), commit_of(batch_id))
         counts.append(java_table(sink).operations().current().snapshots().size())
-    assert max(counts) < 4 + 2 * 4
+    assert max(counts) < 8 + 2 * 8
     assert len(commits_of(sink)) < 14
 
     table = open_iceberg(spark, tmp_path, 2)
