@@ -19,8 +19,8 @@ INTERRUPTED = 130
 def main() -> None:
     """Run the command line.
 
-    A `CommandError` or an error of the system is printed as one line on standard error, and the
-    exit code is 1.
+    A `CommandError` or an error of the system is printed as one line on standard error. The exit
+    code is that of the `CommandError`, or 1.
     """
     refusal: object = None
     try:
@@ -38,7 +38,7 @@ def main() -> None:
         refusal = refusal or unwritten
         if refusal is not None:
             print(f"odradek: {refusal}", file=sys.stderr)
-            sys.exit(1)
+            sys.exit(refusal.exit_code if isinstance(refusal, CommandError) else 1)
 
 
 def _run() -> None:

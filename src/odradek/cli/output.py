@@ -17,7 +17,16 @@ PARTITION_MAX = 2**31 - 1
 
 
 class CommandError(Exception):
-    """A command failed or was refused. The text is the line that the user sees."""
+    """A command failed or was refused.
+
+    Args:
+        text: The line that the user sees.
+        exit_code: The exit code of the command.
+    """
+
+    def __init__(self, text: str, exit_code: int = 1) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
 
 
 def print_json(value: object) -> None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from odradek.pipeline.session import SessionOptions
     from odradek.pipeline.tables import TableDir
 
+TOO_MANY_REJECTS = 3
+"""Exit code of an ingest that stopped before a batch with too many rejected records."""
+
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -94,6 +97,15 @@ def ingest(
     ] = "10 seconds",
     starting: StartingOption = "earliest",
     batch_rows: BatchRowsOption = 500_000,
+    rejects_max: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Largest share of rejected records in a batch. Above it: exit code 3.",
+        ),
+    ] = 1.0,
     accept_loss: AcceptLossOption = False,
     rebuild_checkpoint: Annotated[
         bool,
@@ -129,6 +141,7 @@ def ingest(
         once=once,
         interval=interval,
         offsets_per_trigger_max=batch_rows,
+        rejects_max=rejects_max,
         accept_loss=accept_loss or allow_data_loss,
         rebuild_checkpoint=rebuild_checkpoint,
         kafka=parse_assignments(kafka_option or [], "--kafka-option"),
@@ -258,7 +271,7 @@ def _read_schema(schema: str | None) -> str | None:
 
 
 def _run(options: IngestOptions, session: SessionOptions) -> None:
-    from odradek.pipeline.errors import PipelineError
+    from odradek.pipeline.errors import PipelineError, TooManyRejects
     from odradek.pipeline.session import open_session
 
     stop = _stop_on_signals()
@@ -269,6 +282,8 @@ def _run(options: IngestOptions, session: SessionOptions) -> None:
             _ingest(options, spark, stop)
         finally:
             spark.stop()
+    except TooManyRejects as error:
+        raise CommandError(str(error), TOO_MANY_REJECTS) from None
     except PipelineError as error:
         raise CommandError(str(error)) from None
 

@@ -1,7 +1,11 @@
-"""The error that stops the pipeline, with a message for its operator."""
+"""The errors that stop the pipeline, with a message for its operator."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
     """The pipeline cannot start or continue. The message is one line with cause and remedy."""
+
+
+class TooManyRejects(PipelineError):
+    """A batch has more rejected records than the job allows. It was not committed."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.errors import PipelineError, TooManyRejects
 from odradek.pipeline.jobs.ingest import IngestJob
 from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.progress import Progress
@@ -203,3 +203,24 @@ def test_exchanged_checkpoint_is_refused(
     shutil.move(dirs[1].checkpoint, dirs[0].checkpoint)
     with pytest.raises(PipelineError, match="not the checkpoint of"):
         IngestJob(spark, options_for(bootstrap_servers, topic, dirs[0])).run()
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_batch_with_too_many_rejects_is_not_committed_and_is_planned_again(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    table_format: TableFormat,
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(table_format))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(100), 1)
+    strict = replace(options, rejects_max=0.05)
+    for _ in range(2):
+        with pytest.raises(TooManyRejects, match=r"^Batch 0 has 9 rejected records of 60, and"):
+            IngestJob(spark, strict).run()
+        assert options.tables.table(spark).read().count() == 0
+        assert commits_of(options.tables.table(spark)) == []
+    IngestJob(spark, replace(options, rejects_max=0.5)).run()
+    assert check(spark, options) == 100

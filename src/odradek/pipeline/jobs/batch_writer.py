@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from odradek.pipeline.checkpoint import Checkpoint
-from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.errors import PipelineError, TooManyRejects
 from odradek.pipeline.jobs.observed_batch import ObservedBatch
 from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
 from odradek.pipeline.ledger.source_guard import SourceGuard
@@ -72,6 +72,7 @@ class BatchWriter:
         checkpoint: Spark's checkpoint.
         guard: The check of the topics' identities.
         epoch: The epoch of this driver.
+        rejects_max: The largest share of rejected records in a batch, from 0 to 1.
         earliest: Returns the earliest offsets of partitions, to record lost offsets. None if the
             job fails when offsets are lost.
     """
@@ -85,6 +86,7 @@ class BatchWriter:
         checkpoint: Checkpoint,
         guard: SourceGuard,
         epoch: int,
+        rejects_max: float,
         earliest: Earliest | None,
     ) -> None:
         self._parser = parser
@@ -94,6 +96,7 @@ class BatchWriter:
         self._checkpoint = checkpoint
         self._guard = guard
         self._epoch = epoch
+        self._rejects_max = rejects_max
         self._earliest = earliest
         self._lock = threading.Lock()
         self._counts: dict[int, BatchCounts] = {}
@@ -139,13 +142,24 @@ class BatchWriter:
         """Return the commit of a batch with the ranges that it read.
 
         Raises:
-            PipelineError: The batch has records that were not planned.
+            PipelineError: The batch has records that were not planned, or too many rejected ones.
         """
         assert draft.planned is not None
         check_read_as_planned(draft.batch_id, draft.planned, ranges)
-        accepted_count = sum(one.rows - (one.rejected or 0) for one in ranges)
+        read_count = sum(one.rows for one in ranges)
+        rejected_count = sum(one.rejected or 0 for one in ranges)
+        self._check_rejects(draft.batch_id, read_count, rejected_count)
         lost = self._lost(draft.planned, ranges)
-        return replace(draft, rows=accepted_count, ranges=ranges, lost=lost)
+        return replace(draft, rows=read_count - rejected_count, ranges=ranges, lost=lost)
+
+    def _check_rejects(self, batch_id: int, read_count: int, rejected_count: int) -> None:
+        if rejected_count > self._rejects_max * read_count:
+            raise TooManyRejects(
+                f"Batch {batch_id} has {rejected_count:,} rejected records of {read_count:,}, and"
+                f" the largest share is {self._rejects_max:g}. Nothing of the batch was committed."
+                " Correct the parser or its schema, or allow a larger share with --rejects-max. The"
+                " next start reads the same records."
+            )
 
     def _lost(
         self, planned: tuple[PlannedRange, ...], ranges: tuple[ReadRange, ...]

@@ -185,6 +185,7 @@ class IngestJob:
             self._checkpoint,
             opened.guard,
             opened.owner.epoch,
+            self._options.rejects_max,
             opened.admin.earliest if self._options.accept_loss else None,
         )
         self._opened = opened

@@ -16,7 +16,8 @@ class IngestOptions:
     topic and partition. Later starts continue from the checkpoint, and new partitions are read from
     their beginning. With `once` the job ingests the records that exist at its start and ends.
     Otherwise a batch starts every `interval`. `offsets_per_trigger_max` limits a batch, over all
-    partitions. With `accept_loss` the job skips records that the topic deleted before they were
+    partitions. A batch in which the share of rejected records is above `rejects_max` is not
+    committed, and stops the job. With `accept_loss` the job skips records that the topic deleted before they were
     read, continues after another program changed a table, and writes both into the ledger. With
     `rebuild_checkpoint` a new checkpoint begins at the end of the ledger.
     """
@@ -30,6 +31,7 @@ class IngestOptions:
     once: bool = False
     interval: str = "10 seconds"
     offsets_per_trigger_max: int = 500_000
+    rejects_max: float = 1.0
     accept_loss: bool = False
     rebuild_checkpoint: bool = False
     kafka: Mapping[str, str] = field(default_factory=dict)
