@@ -7,5 +7,9 @@ class PipelineError(Exception):
     """The pipeline cannot start or continue. The message is one line with cause and remedy."""
 
 
+class NoBroker(PipelineError):
+    """No broker of the cluster responded in time."""
+
+
 class TooManyRejects(PipelineError):
     """A batch has more rejected records than the job allows. It was not committed."""

@@ -11,12 +11,17 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.errors import NoBroker, PipelineError
 from odradek.pipeline.ledger.state import Source
 
 API_TIMEOUT_MS = 60_000
 REQUEST_TIMEOUT_MS = 30_000
 """The defaults of Kafka's clients."""
+NO_BROKER = (
+    "org.apache.kafka.common.errors.TimeoutException",
+    "org.apache.kafka.common.errors.DisconnectException",
+    "org.apache.kafka.common.errors.NetworkException",
+)
 UNKNOWN_TOPIC = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 
 
@@ -133,7 +138,8 @@ class KafkaAdmin:
     def _failure(self, error: Py4JJavaError) -> PipelineError:
         cause = _cause(error)
         reason = cause.getMessage() or cause.getClass().getSimpleName()
-        return PipelineError(
+        failure = NoBroker if cause.getClass().getName() in NO_BROKER else PipelineError
+        return failure(
             f"The cluster at {self._bootstrap_servers} did not give the ids of its topics:"
             f" {str(reason).splitlines()[0]}. Check that it runs and that --kafka-option is right."
         )

@@ -17,9 +17,9 @@ class IngestOptions:
     their beginning. With `once` the job ingests the records that exist at its start and ends.
     Otherwise a batch starts every `interval`. `offsets_per_trigger_max` limits a batch, over all
     partitions. A batch in which the share of rejected records is above `rejects_max` is not
-    committed, and stops the job. With `accept_loss` the job skips records that the topic deleted before they were
-    read, continues after another program changed a table, and writes both into the ledger. With
-    `rebuild_checkpoint` a new checkpoint begins at the end of the ledger.
+    committed, and stops the job. With `accept_loss` the job skips records that the topic deleted
+    before they were read, continues after another program changed a table, and writes both into the
+    ledger. With `rebuild_checkpoint` a new checkpoint begins at the end of the ledger.
     """
 
     bootstrap_servers: str
