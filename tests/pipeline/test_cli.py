@@ -189,3 +189,58 @@ def test_missing_package_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "delta" else name)
     with pytest.raises(CommandError, match="delta is missing: pip install"):
         need_spark("matplotlib")
+
+
+def write_definition(path: Path, bootstrap_servers: str, **tables: str) -> str:
+    """Write a definition with tables of the fields in YAML, and return its path."""
+    lines = [
+        "name: lake",
+        f"directory: {path / 'lake'}",
+        f"bootstrap_servers: {bootstrap_servers}",
+        "tables:",
+        *(f"  {name}: {fields}" for name, fields in tables.items()),
+    ]
+    file = path / "lake.yaml"
+    file.write_text("\n".join(lines))
+    return str(file)
+
+
+def test_run_ingests_all_tables_of_a_definition(
+    bootstrap_servers: str, topic: str, tmp_path: Path
+) -> None:
+    ledger.create_topic(bootstrap_servers, topic, 2)
+    ledger.produce(bootstrap_servers, topic, range(70), 2)
+    value = f'{{encoding: json, schema: "{ledger.SCHEMA}"}}'
+    definition = write_definition(
+        tmp_path,
+        bootstrap_servers,
+        parsed=f"{{topics: [{topic}], value: {value}, format: parquet}}",
+        raw=f"{{topics: [{topic}], start: {{offsets: {{{topic}: {{0: 5}}}}}}}}",
+        strict=f"{{topics: [{topic}], value: {value}, format: iceberg, rejects_max: 0.01}}",
+    )
+    result = run("run", definition, "--once")
+    lines = result.stderr.splitlines()
+    assert (
+        "odradek: parsed: done, 60 rows to the table and 10 to the quarantine in 1 batches" in lines
+    )
+    assert "odradek: raw: done, 65 rows to the table and 0 to the quarantine in 1 batches" in lines
+    assert lines[-1].startswith("odradek: Table strict has failed: Batch 0 has 10 rejected records")
+    assert result.returncode == 3
+
+
+def test_dry_run_prints_the_tables_and_starts_no_jvm(tmp_path: Path) -> None:
+    definition = write_definition(tmp_path, "h:1", a="{topics: [x, y], start: {at: latest}}")
+    result = run("run", definition, "--dry-run")
+    assert (result.returncode, result.stderr) == (0, "")
+    [line] = [line for line in result.stdout.splitlines() if "latest" in line]
+    assert line.split()[:6] == ["a", "x,", "y", "delta", "raw", "latest"]
+    assert not (tmp_path / "lake").exists()
+
+
+def test_wrong_definition_is_refused_with_a_line_for_each_wrong_value(tmp_path: Path) -> None:
+    definition = write_definition(tmp_path, "h:1", a="{topic: [x]}", b="{topics: [x], format: x}")
+    lines = refused("run", definition).splitlines()
+    assert (
+        lines[0] == f"odradek: {definition}: tables.a.topic: unknown field, did you mean 'topics'."
+    )
+    assert "tables.b.format: input should be 'delta', 'iceberg' or 'parquet'." in lines[-1]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import threading
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,16 +17,20 @@ from odradek.cli.client import (
 )
 from odradek.cli.output import CommandError, parse_assignments, print_rows
 from odradek.cli.pipeline_ledger import ledger
-from odradek.cli.spark import need_spark
+from odradek.cli.pipeline_run import run
+from odradek.cli.spark import (
+    TOO_MANY_REJECTS,
+    MasterOption,
+    need_spark,
+    report,
+    stop_on_signals,
+)
 
 if TYPE_CHECKING:
     from odradek.pipeline.jobs.options import IngestOptions
     from odradek.pipeline.progress import Progress
     from odradek.pipeline.session import SessionOptions
     from odradek.pipeline.tables import TableDir
-
-TOO_MANY_REJECTS = 3
-"""Exit code of an ingest that stopped before a batch with too many rejected records."""
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -40,6 +41,7 @@ def pipeline() -> None:
 
 
 app.command("ledger")(ledger)
+app.command("run")(run)
 
 
 TableDirOption = Annotated[
@@ -48,7 +50,6 @@ TableDirOption = Annotated[
 FormatOption = Annotated[
     str, typer.Option("--format", help="Format of the table: delta, iceberg, parquet.")
 ]
-MasterOption = Annotated[str, typer.Option(metavar="URL", help="Master URL of Spark.")]
 SchemaOption = Annotated[
     str | None,
     typer.Option(
@@ -150,7 +151,7 @@ def ingest(
         raise CommandError("--topics names no topic. Name one or more, separated by commas.")
     _check(options)
     if allow_data_loss:
-        _report("--allow-data-loss has been renamed and will be removed. Use --accept-loss.")
+        report("--allow-data-loss has been renamed and will be removed. Use --accept-loss.")
     session = SessionOptions(
         app_name="odradek pipeline ingest",
         jvm_log=None if "://" in table_dir else Path(table_dir).absolute() / "spark.log",
@@ -274,8 +275,8 @@ def _run(options: IngestOptions, session: SessionOptions) -> None:
     from odradek.pipeline.errors import PipelineError, TooManyRejects
     from odradek.pipeline.session import open_session
 
-    stop = _stop_on_signals()
-    _report(f"starting Spark on {session.master} (the first start downloads its packages) ...")
+    stop = stop_on_signals()
+    report(f"starting Spark on {session.master} (the first start downloads its packages) ...")
     try:
         spark = open_session(session)
         try:
@@ -297,7 +298,7 @@ def _ingest(options: IngestOptions, spark: object, stop: threading.Event) -> Non
     assert isinstance(spark, SparkSession)
     job = IngestJob(spark, options, on_progress=_show)
     topics = ", ".join(options.topics)
-    _report(f"{topics} at {options.bootstrap_servers} -> {options.tables.path('table')}")
+    report(f"{topics} at {options.bootstrap_servers} -> {options.tables.path('table')}")
     try:
         summary = job.run(stop)
     except StreamingQueryException as error:
@@ -305,7 +306,7 @@ def _ingest(options: IngestOptions, spark: object, stop: threading.Event) -> Non
             f"The ingest into {options.tables.root} failed: {_first_line(error)} The next start"
             " with this --table-dir continues at the checkpoint."
         ) from error
-    _report(
+    report(
         f"done: {summary.accepted:,} rows to the table and {summary.rejected:,} to the quarantine"
         f" in {summary.batches:,} batches"
     )
@@ -315,20 +316,5 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _stop_on_signals() -> threading.Event:
-    stop = threading.Event()
-
-    def request_stop(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, request_stop)
-    signal.signal(signal.SIGINT, request_stop)
-    return stop
-
-
 def _show(progress: Progress) -> None:
-    _report(progress.text())
-
-
-def _report(text: str) -> None:
-    print(f"odradek: {text}", file=sys.stderr, flush=True)
+    report(progress.text())

@@ -204,19 +204,25 @@ class IngestJob:
 
     def _read_rejected(self, planned: tuple[PlannedRange, ...]) -> DataFrame:
         """Return the quarantine's rows of planned offsets, read from the topics."""
-        options = {**self._options.source_options(), **range_options(planned)}
+        source_options = self._options.source_options(lambda topic: ())  # it starts at the ranges
+        options = {**source_options, **range_options(planned)}
         for name in ("subscribe", "maxOffsetsPerTrigger"):
             del options[name]
+        options.pop("startingTimestamp", None)
         source = self._spark.read.format("kafka").options(**options).load()
         return rejected(self._parser(records(source)), self._options.parser)
+
+    def _source_options(self) -> dict[str, str]:
+        assert self._opened is not None, "the directory is opened before its source"
+        return self._options.source_options(self._opened.admin.partitions)
 
     def _writer_of_stream(self) -> DataStreamWriter:
         assert self._writer is not None
         options = self._options
-        source = self._spark.readStream.format("kafka").options(**options.source_options()).load()
+        source = self._spark.readStream.format("kafka").options(**self._source_options()).load()
         writer = source.writeStream.foreachBatch(self._writer)
         writer = writer.option("checkpointLocation", options.tables.checkpoint)
-        return writer.queryName(f"ingest {','.join(options.topics)}")
+        return writer.queryName(f"{','.join(options.topics)} to {options.tables.root}")
 
     def _follow(self, query: StreamingQuery, summary: IngestSummary, stop: threading.Event) -> None:
         """Report on the query until it ends, or until `stop` is set and the query was stopped."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from odradek.pipeline.tables import TableDir
+
+EARLIEST = -2
+"""Spark's number for the earliest offset of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +17,11 @@ class IngestOptions:
     """The topics of an ingest, its parser and its table directory.
 
     `starting` applies only to the first start: "earliest", "latest", or Spark's JSON of offsets by
-    topic and partition. Later starts continue from the checkpoint, and new partitions are read from
-    their beginning. With `once` the job ingests the records that exist at its start and ends.
+    topic and partition. `starting_offsets` and `starting_time_ms` (since 1970) replace it. The
+    former begins at the offsets of some partitions, and at the earliest ones of the others. The
+    latter begins at the first record that is not earlier, and at the end of a partition that has
+    none. Later starts continue from the checkpoint, and new partitions are read from their
+    beginning. With `once` the job ingests the records that exist at its start and ends.
     Otherwise a batch starts every `interval`. `offsets_per_trigger_max` limits a batch, over all
     partitions. A batch in which the share of rejected records is above `rejects_max` is not
     committed, and stops the job. With `accept_loss` the job skips records that the topic deleted
@@ -28,6 +35,8 @@ class IngestOptions:
     parser: str = "raw"
     schema: str | None = None
     starting: str = "earliest"
+    starting_offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    starting_time_ms: int | None = None
     once: bool = False
     interval: str = "10 seconds"
     offsets_per_trigger_max: int = 500_000
@@ -36,17 +45,38 @@ class IngestOptions:
     rebuild_checkpoint: bool = False
     kafka: Mapping[str, str] = field(default_factory=dict)
 
-    def source_options(self) -> dict[str, str]:
-        """Return the options of Spark's Kafka source."""
+    def source_options(self, partitions: Callable[[str], Iterable[int]]) -> dict[str, str]:
+        """Return the options of Spark's Kafka source.
+
+        Args:
+            partitions: Returns the partitions of a topic. It is called for `starting_offsets`.
+        """
         kafka = {f"kafka.{name}": value for name, value in self.kafka.items()}
         return {
             "kafka.isolation.level": "read_committed",
             **kafka,
             "kafka.bootstrap.servers": self.bootstrap_servers,
             "subscribe": ",".join(self.topics),
-            "startingOffsets": self.starting,
+            **self._start(partitions),
             "includeHeaders": "true",
             "failOnDataLoss": str(not self.accept_loss).lower(),
             "maxOffsetsPerTrigger": str(self.offsets_per_trigger_max),
             "groupIdPrefix": "odradek-ingest",
         }
+
+    def _start(self, partitions: Callable[[str], Iterable[int]]) -> dict[str, str]:
+        if self.starting_time_ms is not None:
+            return {
+                "startingTimestamp": str(self.starting_time_ms),
+                "startingOffsetsByTimestampStrategy": "latest",
+            }
+        if not self.starting_offsets:
+            return {"startingOffsets": self.starting}
+        offsets = {
+            topic: {
+                str(number): self.starting_offsets.get(topic, {}).get(number, EARLIEST)
+                for number in partitions(topic)
+            }
+            for topic in self.topics
+        }
+        return {"startingOffsets": json.dumps(offsets)}
