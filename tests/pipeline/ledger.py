@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -74,6 +75,31 @@ def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
 def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
     admin.create_partitions([NewPartitions(topic, total)])[topic].result(REQUEST_TIMEOUT_S)
+
+
+def lag(bootstrap_servers: str, group: str, topic: str, partitions: int) -> list[int]:
+    """Return the lag of a group by partition, as a tool of Kafka computes it."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 2})
+    try:
+        keys = [TopicPartition(topic, number) for number in range(partitions)]
+        committed = consumer.committed(keys, timeout=REQUEST_TIMEOUT_S)
+        ends = [consumer.get_watermark_offsets(key, timeout=REQUEST_TIMEOUT_S)[1] for key in keys]
+        return [end - one.offset for end, one in zip(ends, committed, strict=True)]
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def member_of(bootstrap_servers: str, group: str, topic: str) -> Iterator[None]:
+    """Run the block while a consumer is a member of the group."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 2})
+    try:
+        consumer.subscribe([topic])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        yield
+    finally:
+        consumer.close()
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> dict[RecordLocation, Entry]:

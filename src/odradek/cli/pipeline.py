@@ -116,6 +116,10 @@ def ingest(
         ),
     ] = False,
     allow_data_loss: Annotated[bool, typer.Option("--allow-data-loss", hidden=True)] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="GROUP", help="Group to which the end of each batch is committed."),
+    ] = None,
     kafka_option: KafkaOption = None,
     master: MasterOption = "local[2]",
     driver_memory: Annotated[
@@ -145,6 +149,7 @@ def ingest(
         rejects_max=rejects_max,
         accept_loss=accept_loss or allow_data_loss,
         rebuild_checkpoint=rebuild_checkpoint,
+        group=group,
         kafka=parse_assignments(kafka_option or [], "--kafka-option"),
     )
     if not options.topics:

@@ -22,6 +22,8 @@ NO_BROKER = (
     "org.apache.kafka.common.errors.DisconnectException",
     "org.apache.kafka.common.errors.NetworkException",
 )
+COMMIT_TIMEOUT_MS = 5_000
+"""Longest time of a commit of offsets. It delays the next batch."""
 UNKNOWN_TOPIC = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 
 
@@ -110,6 +112,24 @@ class KafkaAdmin:
             raise self._failure(error) from error
         return sorted(one.partition() for one in found.partitions())
 
+    def commit_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit the offsets of a group without members, which has no consumer.
+
+        Raises:
+            PipelineError: The coordinator did not respond in `COMMIT_TIMEOUT_MS`, or refused.
+        """
+        kafka = self._jvm.org.apache.kafka
+        committed = self._jvm.java.util.HashMap()
+        for (topic, partition), offset in offsets.items():
+            key = kafka.common.TopicPartition(topic, partition)
+            committed.put(key, kafka.clients.consumer.OffsetAndMetadata(offset))
+        options = kafka.clients.admin.AlterConsumerGroupOffsetsOptions()
+        options.timeoutMs(self._jvm.java.lang.Integer(COMMIT_TIMEOUT_MS))
+        try:
+            self._open().alterConsumerGroupOffsets(group, committed, options).all().get()
+        except Py4JJavaError as error:
+            raise self._failure(error, f"did not commit offsets of the group {group}") from error
+
     def _offsets(
         self, partitions: Iterable[tuple[str, int]], which: str
     ) -> dict[tuple[str, int], int]:
@@ -135,13 +155,15 @@ class KafkaAdmin:
             self._client = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
         return self._client
 
-    def _failure(self, error: Py4JJavaError) -> PipelineError:
+    def _failure(
+        self, error: Py4JJavaError, what: str = "did not give the ids of its topics"
+    ) -> PipelineError:
         cause = _cause(error)
         reason = cause.getMessage() or cause.getClass().getSimpleName()
         failure = NoBroker if cause.getClass().getName() in NO_BROKER else PipelineError
         return failure(
-            f"The cluster at {self._bootstrap_servers} did not give the ids of its topics:"
-            f" {str(reason).splitlines()[0]}. Check that it runs and that --kafka-option is right."
+            f"The cluster at {self._bootstrap_servers} {what}: {str(reason).splitlines()[0]}. Check"
+            " that it runs and that --kafka-option is right."
         )
 
 

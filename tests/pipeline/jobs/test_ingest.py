@@ -224,3 +224,33 @@ def test_batch_with_too_many_rejects_is_not_committed_and_is_planned_again(
         assert commits_of(options.tables.table(spark)) == []
     IngestJob(spark, replace(options, rejects_max=0.5)).run()
     assert check(spark, options) == 100
+
+
+def test_lag_is_in_an_ordinary_group_after_each_batch(
+    spark: SparkSession, bootstrap_servers: str, topic: str, table_dir: MakeTableDir
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.PARQUET))
+    ledger.create_topic(bootstrap_servers, topic, 2)
+    ledger.produce(bootstrap_servers, topic, range(100), 2)
+    group = f"odradek.{topic}"
+    IngestJob(spark, replace(options, group=group)).run()
+    assert ledger.lag(bootstrap_servers, group, topic, 2) == [0, 0]
+    ledger.produce(bootstrap_servers, topic, range(7), 2)
+    assert ledger.lag(bootstrap_servers, group, topic, 2) == [4, 3]
+
+
+def test_ingest_goes_on_if_its_lag_cannot_be_committed(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.PARQUET))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(20), 1)
+    with ledger.member_of(bootstrap_servers, "taken", topic):
+        # Only its members may commit the offsets of a group that has some.
+        IngestJob(spark, replace(options, group="taken")).run()
+    assert check(spark, options) == 20
+    assert "did not commit offsets of the group" in caplog.text

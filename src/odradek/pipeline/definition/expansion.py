@@ -56,6 +56,7 @@ def _options(
         interval=table.interval,
         offsets_per_trigger_max=table.batch_rows,
         rejects_max=table.rejects_max,
+        group=f"odradek.{definition.name}.{name}",
         kafka={**definition.kafka, **table.kafka},
     )
 

@@ -73,6 +73,7 @@ class BatchWriter:
         guard: The check of the topics' identities.
         epoch: The epoch of this driver.
         rejects_max: The largest share of rejected records in a batch, from 0 to 1.
+        publish_lag: Called with the end offsets of a batch, after its commits.
         earliest: Returns the earliest offsets of partitions, to record lost offsets. None if the
             job fails when offsets are lost.
     """
@@ -87,6 +88,7 @@ class BatchWriter:
         guard: SourceGuard,
         epoch: int,
         rejects_max: float,
+        publish_lag: Callable[[Mapping[tuple[str, int], int]], None],
         earliest: Earliest | None,
     ) -> None:
         self._parser = parser
@@ -97,6 +99,7 @@ class BatchWriter:
         self._guard = guard
         self._epoch = epoch
         self._rejects_max = rejects_max
+        self._publish_lag = publish_lag
         self._earliest = earliest
         self._lock = threading.Lock()
         self._counts: dict[int, BatchCounts] = {}
@@ -121,6 +124,7 @@ class BatchWriter:
         if commit.rejected:
             rows = rejected(parsed, self._parser_name)
             self._quarantine.commit(CountedBatch(rows, replace(commit, rows=commit.rejected)))
+        self._publish_lag({one.topic_partition: one.end_offset for one in planned})
         if commit.ranges:
             with self._lock:
                 self._counts[batch_id] = BatchCounts(batch_id, commit.rows, commit.rejected)

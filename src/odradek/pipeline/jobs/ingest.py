@@ -10,8 +10,9 @@ the ledger, or if another driver owns the directory.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ from odradek.pipeline.transforms.raw import Parser, parse_raw, records
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 1
 KAFKA_SOURCE_SCHEMA = (
@@ -186,10 +189,21 @@ class IngestJob:
             opened.guard,
             opened.owner.epoch,
             self._options.rejects_max,
+            lambda offsets: self._publish_lag(opened, offsets),
             opened.admin.earliest if self._options.accept_loss else None,
         )
         self._opened = opened
         return opened
+
+    def _publish_lag(self, opened: OwnedDirectory, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit the end offsets of a batch to the group. The tables do not need them."""
+        group = self._options.group
+        if group is None:
+            return
+        try:
+            opened.admin.commit_offsets(group, offsets)
+        except PipelineError as error:
+            logger.warning("The lag of %s is not up to date: %s", self._options.tables.root, error)
 
     def _rebuild(self, opened: OwnedDirectory) -> None:
         rebuild(

@@ -27,6 +27,8 @@ class IngestOptions:
     committed, and stops the job. With `accept_loss` the job skips records that the topic deleted
     before they were read, continues after another program changed a table, and writes both into the
     ledger. With `rebuild_checkpoint` a new checkpoint begins at the end of the ledger.
+    After each batch its end offsets are committed to `group`, so that any tool of Kafka shows the
+    lag. The job never reads them.
     """
 
     bootstrap_servers: str
@@ -43,6 +45,7 @@ class IngestOptions:
     rejects_max: float = 1.0
     accept_loss: bool = False
     rebuild_checkpoint: bool = False
+    group: str | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
 
     def source_options(self, partitions: Callable[[str], Iterable[int]]) -> dict[str, str]:
