@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from odradek.pipeline.definition.model import PipelineDefinition
     from odradek.pipeline.jobs.options import IngestOptions
-    from odradek.pipeline.jobs.pipeline_run import TableJob, TableStatus
+    from odradek.pipeline.jobs.pipeline_run import PipelineRun, TableJob, TableStatus
     from odradek.pipeline.progress import Progress
 
 PLAN_COLUMNS = ("table", "topics", "format", "value", "start", "directory")
@@ -107,9 +108,28 @@ def _run(
             lambda call, table: _thread(spark, call, table),
             lambda table, progress: report(f"{table}: {progress.text()}"),
         )
-        return pipeline.run(stop)
+        with _monitored(definition, pipeline):
+            return pipeline.run(stop)
     finally:
         spark.stop()
+
+
+@contextmanager
+def _monitored(definition: PipelineDefinition, pipeline: PipelineRun) -> Iterator[None]:
+    """Serve /metrics and /health in the block, if the definition has an address for them."""
+    from odradek.pipeline.operation.monitoring import Monitoring
+
+    if definition.listen_address is None:
+        yield
+        return
+    host, port = definition.listen_address
+    monitoring = Monitoring(pipeline.statuses, host, port)
+    monitoring.start()
+    report(f"serving http://{host}:{monitoring.port}/metrics and /health")
+    try:
+        yield
+    finally:
+        monitoring.close()
 
 
 def _job(

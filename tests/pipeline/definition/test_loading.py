@@ -36,6 +36,7 @@ version: 1
 name: shop
 directory: /lake/shop
 bootstrap_servers: a:9092,b:9092
+listen: 127.0.0.1:9400
 registry: {url: "http://localhost:8081", user: me, password_file: /run/secrets/registry}
 kafka: {security.protocol: PLAINTEXT, enable.metrics.push: false, max.poll.records: 10}
 spark: {spark.ui.enabled: true}
@@ -80,6 +81,7 @@ def test_every_field_of_a_file_is_read() -> None:
         name="shop",
         directory="/lake/shop",
         bootstrap_servers="a:9092,b:9092",
+        listen="127.0.0.1:9400",
         registry=RegistryAccess("http://localhost:8081", "me", "/run/secrets/registry"),
         kafka={
             "security.protocol": "PLAINTEXT",

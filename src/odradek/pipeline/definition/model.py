@@ -32,6 +32,7 @@ STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _DURATION = re.compile(rf"(\d{{1,9}}) *({'|'.join(_UNITS)})s?", re.ASCII)
+_ADDRESS = r"^(\S+):(\d{1,5})$"
 _NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"
 
 
@@ -266,6 +267,7 @@ class PipelineDefinition:
         name: The name of the pipeline. The lag of table T is in the group ``odradek.NAME.T``.
         directory: Table T is in ``DIRECTORY/T``.
         bootstrap_servers: The brokers.
+        listen: HOST:PORT of ``/metrics`` and ``/health``. None: they are not served.
         kafka: Settings of Kafka's Java client, such as ``security.protocol``.
         spark: Settings of Spark.
     """
@@ -275,9 +277,18 @@ class PipelineDefinition:
     tables: Annotated[Mapping[Name, TableDefinition], Field(min_length=1)]
     bootstrap_servers: str = "localhost:9092"
     registry: RegistryAccess | None = None
+    listen: Annotated[str, Field(pattern=_ADDRESS)] | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     version: Literal[1] = VERSION
+
+    @property
+    def listen_address(self) -> tuple[str, int] | None:
+        """The host and the port of `listen`."""
+        if self.listen is None:
+            return None
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
 
     @model_validator(mode="after")
     def _has_a_registry_if_a_table_uses_it(self) -> Self:
