@@ -1,4 +1,4 @@
-"""Rows with the schema of their table: in its order, with nulls for fields that they do not have."""
+"""Rows with the columns of their table, and nulls for fields that they do not have."""
 
 from __future__ import annotations
 
