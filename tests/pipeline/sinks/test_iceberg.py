@@ -266,16 +266,6 @@ def test_type_that_iceberg_does_not_have_is_refused_in_one_line(
     assert not sink.exists()
 
 
-def test_iceberg_table_with_another_schema_is_refused_in_one_line(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = open_iceberg(spark, tmp_path)
-    other = spark.range(1).selectExpr("id AS n", "'x' AS more").schema
-    with pytest.raises(PipelineError, match=r"has the schema .*n:bigint.* have .*more") as refused:
-        table.prepare(other)
-    assert "\n" not in str(refused.value)
-
-
 def test_session_without_iceberg_is_refused_in_one_line() -> None:
     hadoop = SimpleNamespace(
         HadoopTables=JavaPackage("org.apache.iceberg.hadoop.HadoopTables", None)

@@ -157,16 +157,6 @@ def test_parquet_table_of_an_older_version_keeps_its_schema_and_its_batches(
     assert in_table(sink_of(spark, tmp_path, TableFormat.PARQUET)) == list(range(6))
 
 
-def test_parquet_table_with_another_schema_is_refused_in_one_line(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = open_table(spark, tmp_path, TableFormat.PARQUET)
-    other = spark.range(1).selectExpr("id AS n", "'x' AS more").schema
-    with pytest.raises(PipelineError, match=r"has the schema .*n:bigint.* have .*more") as refused:
-        table.prepare(other)
-    assert "\n" not in str(refused.value)
-
-
 @pytest.mark.parametrize("table_format", FORMATS)
 def test_batch_with_other_planned_offsets_than_its_commit_is_refused(
     spark: SparkSession, tmp_path: Path, table_format: TableFormat

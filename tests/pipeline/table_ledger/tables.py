@@ -28,7 +28,8 @@ class TableInMemory:
         self.epochs: list[int] = []
         self.on_expire: Callable[[], None] = lambda: None
 
-    def prepare(self, schema: StructType) -> None: ...
+    def prepare(self, schema: StructType) -> StructType:
+        return schema
 
     def exists(self) -> bool:
         return True

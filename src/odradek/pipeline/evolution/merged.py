@@ -59,6 +59,40 @@ class IncompatibleSchemas(PipelineError):
         self.path = path
 
 
+def same_types(one: StructType, other: StructType) -> bool:
+    """Return whether both have the same fields in the same order. They may differ in nulls."""
+    return one.simpleString() == other.simpleString()
+
+
+def has_wider_types(stored: DataType, wanted: DataType) -> bool:
+    """Return whether a field of `stored` has another type in `wanted`, which contains it."""
+    if isinstance(stored, StructType) and isinstance(wanted, StructType):
+        types = {field.name: field.dataType for field in wanted.fields}
+        return any(has_wider_types(field.dataType, types[field.name]) for field in stored.fields)
+    if isinstance(stored, ArrayType) and isinstance(wanted, ArrayType):
+        return has_wider_types(stored.elementType, wanted.elementType)
+    if isinstance(stored, MapType) and isinstance(wanted, MapType):
+        return has_wider_types(stored.keyType, wanted.keyType) or has_wider_types(
+            stored.valueType, wanted.valueType
+        )
+    return stored != wanted
+
+
+def merged_for(path: str, stored: StructType, new: StructType) -> StructType:
+    """Return `merged` schemas of the table at a path.
+
+    Raises:
+        PipelineError: The rows do not fit, in a line for the operator.
+    """
+    try:
+        return merged(stored, new)
+    except IncompatibleSchemas as error:
+        raise PipelineError(
+            f"The rows of this job do not fit {path}. {error} Use the parser and the schema of the"
+            " table, or ingest into another directory."
+        ) from error
+
+
 def merged(stored: StructType, new: StructType) -> StructType:
     """Return the schema of a table that takes rows of another schema.
 

@@ -63,11 +63,14 @@ class CountedBatch:
 class Sink(Protocol):
     """One table at one path. `sinks.ledgered` decides which commits it takes."""
 
-    def prepare(self, schema: StructType) -> None:
-        """Create the empty table if it does not exist.
+    def prepare(self, schema: StructType) -> StructType:
+        """Create the table, or change it so that it takes rows of `schema`.
+
+        Returns:
+            The schema of the table, which the rows must have.
 
         Raises:
-            PipelineError: The table exists and has another schema.
+            PipelineError: The table exists, and the rows do not fit with any change (`evolution`).
         """
 
     def exists(self) -> bool:

@@ -23,6 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.evolution.merged import has_wider_types, merged_for, same_types
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import TableChange, Tail
 from odradek.pipeline.sinks.commit import Check, Complete, parse_commit
@@ -54,9 +56,23 @@ class DeltaSink:
         self._role = role
         self._files = HadoopFiles(spark)
 
-    def prepare(self, schema: StructType) -> None:
-        empty = empty_frame(self._spark, schema)
-        empty.write.format("delta").mode("ignore").save(self._path)
+    def prepare(self, schema: StructType) -> StructType:
+        if not self.exists():
+            empty = empty_frame(self._spark, schema)
+            empty.write.format("delta").mode("ignore").save(self._path)
+            return self.read().schema
+        stored = self.read().schema
+        wanted = merged_for(self._path, stored, schema)
+        if same_types(stored, wanted):
+            return stored
+        if has_wider_types(stored, wanted):  # readers of the table then need Delta 3.2
+            self._spark.sql(
+                f"ALTER TABLE delta.`{self._path}`"
+                " SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+            )
+        empty = empty_frame(self._spark, wanted)
+        empty.write.format("delta").mode("append").option("mergeSchema", "true").save(self._path)
+        return self.read().schema
 
     def exists(self) -> bool:
         from delta.tables import DeltaTable

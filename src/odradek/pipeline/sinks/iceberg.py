@@ -45,6 +45,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.evolution.merged import merged_for, same_types
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import NOTHING, SEGMENT_COMMITS, TableChange, Tail
 from odradek.pipeline.sinks.commit import Check, Complete, parse_commit
@@ -95,18 +96,24 @@ class IcebergSink:
 
     # -- the table ---------------------------------------------------------------------------------
 
-    def prepare(self, schema: StructType) -> None:
+    def prepare(self, schema: StructType) -> StructType:
         converted = self._convert(schema)
         table = self._load() if self.exists() else self._create(converted)
         if table.currentSnapshot() is None:
             table.newAppend().commit()  # a branch needs a snapshot to begin at
-        stored, job = self.read().schema, self._in_spark(converted)
-        if _shape(stored) != _shape(job):
+        stored = self.read().schema
+        wanted = merged_for(self._path, stored, self._in_spark(converted))
+        if same_types(stored, wanted):
+            return stored
+        try:
+            table.updateSchema().unionByNameWith(self._convert(wanted)).commit()
+        except IllegalArgumentException as error:  # Iceberg widens fewer types
+            why = str(error).partition("\n")[0]
             raise PipelineError(
-                f"{self._path} has the schema {stored.simpleString()}, and the rows of this job"
-                f" have {job.simpleString()}. Use the parser and the schema of the table, or"
-                " ingest into another directory."
-            )
+                f"The rows of this job do not fit the Iceberg table {self._path}: {why}. Use the"
+                " parser and the schema of the table, or ingest into another directory."
+            ) from error
+        return self.read().schema
 
     def exists(self) -> bool:
         names = self._files.list_names(f"{self._path}/metadata")
@@ -290,8 +297,3 @@ class IcebergSink:
                 "The Spark session has no Iceberg. Open it with SessionOptions(iceberg=True)."
             )
         return iceberg
-
-
-def _shape(schema: StructType) -> list[tuple[str, str]]:
-    """Return names and types. Iceberg does not keep whether an array's elements may be null."""
-    return [(field.name, field.dataType.simpleString()) for field in schema.fields]

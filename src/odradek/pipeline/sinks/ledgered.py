@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.evolution.conformed import conformed
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import SEGMENT_COMMITS, LedgerStore
 from odradek.pipeline.ledger.verdicts import check_continues, check_repeated
@@ -44,6 +45,7 @@ class LedgeredTable:
         self._check = check
         self._has_every_batch = has_every_batch
         self._accept_changes = accept_changes
+        self._schema: StructType | None = None
 
     @property
     def store(self) -> LedgerStore:
@@ -53,8 +55,12 @@ class LedgeredTable:
         return self._sink.exists()
 
     def prepare(self, schema: StructType) -> None:
-        """Create the empty table if it does not exist."""
-        self._sink.prepare(schema)
+        """Create the table, or change it so that it takes rows of `schema`.
+
+        Raises:
+            PipelineError: The rows do not fit the table.
+        """
+        self._schema = self._sink.prepare(schema)
 
     def has_rows(self) -> bool:
         """Return whether the table has rows, also if no history has their commits."""
@@ -128,7 +134,8 @@ class LedgeredTable:
             committed.append(batch.complete(draft))
             return committed[-1]
 
-        self._sink.append(batch.rows, draft, complete, self._check)
+        rows = batch.rows if self._schema is None else conformed(batch.rows, self._schema)
+        self._sink.append(rows, draft, complete, self._check)
         self._store.refresh()
         if not committed or self._store.state.newest_batch(draft.query_id) != draft.batch_id:
             raise PipelineError(

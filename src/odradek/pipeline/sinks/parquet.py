@@ -1,6 +1,6 @@
 """Parquet tables with a directory for each batch (`sinks.batch_directories` has the files).
 
-    table/_schemas/0.json    the schema of the table
+    table/_schemas/N.json    the schemas of the table. The one with the highest number is valid
 
 `read` reads only committed batches. On a local file system and on HDFS a rename is atomic, so a
 reader that globs batch_id=* sees only complete batches, and at times a batch without its commit.
@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.evolution.merged import merged_for, same_types
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import NOTHING, Tail
 from odradek.pipeline.sinks.batch_directories import BatchDirectories
@@ -39,17 +40,15 @@ class ParquetSink:
         self._newest: int | None = None
         self._count = 0
 
-    def prepare(self, schema: StructType) -> None:
+    def prepare(self, schema: StructType) -> StructType:
         stored = self._schema()
-        if stored is None:
+        wanted = schema if stored is None else merged_for(self._path, stored, schema)
+        if stored is None or not same_types(stored, wanted):
             self._files.make_directory(f"{self._path}/_schemas")
-            self._files.create_text(self._schema_file(), schema.json())
-        elif stored != schema:
-            raise PipelineError(
-                f"{self._path} has the schema {stored.simpleString()}, and the rows of this job"
-                f" have {schema.simpleString()}. Use the parser and the schema of the table, or"
-                " ingest into another directory."
-            )
+            number = max(self._schema_numbers(), default=-1) + 1
+            self._files.create_text(self._schema_file(number), wanted.json())
+            return wanted
+        return stored
 
     def exists(self) -> bool:
         return self._schema() is not None
@@ -116,11 +115,17 @@ class ParquetSink:
         return self._spark.read.schema(schema).parquet(*paths)
 
     def _schema(self) -> StructType | None:
-        """Return the schema of the table, also where an older version wrote it."""
-        for path in (self._schema_file(), f"{self._path}/_schema.json"):
-            if self._files.exists(path):
-                return StructType.fromJson(json.loads(self._files.read_text(path)))
-        return None
+        """Return the newest schema of the table, also where an older version wrote it."""
+        numbers = self._schema_numbers()
+        path = self._schema_file(max(numbers)) if numbers else f"{self._path}/_schema.json"
+        if not numbers and not self._files.exists(path):
+            return None
+        return StructType.fromJson(json.loads(self._files.read_text(path)))
 
-    def _schema_file(self) -> str:
-        return f"{self._path}/_schemas/0.json"
+    def _schema_numbers(self) -> list[int]:
+        names = self._files.list_names(f"{self._path}/_schemas")
+        numbers = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+        return [int(one) for one in numbers if one.isdigit()]
+
+    def _schema_file(self, number: int) -> str:
+        return f"{self._path}/_schemas/{number}.json"
