@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 ACCESS_LOG = Path(__file__).parents[2] / "data" / "access.log"
 NO_MATCH = "the line is not in the combined log format"
 NO_TIME = "the line's time does not exist"
+CODES = {
+    NO_MATCH: "not_an_access_log",
+    NO_TIME: "no_such_time",
+    "the record has no value": "no_value",
+    "the value is not UTF-8": "not_utf8",
+}
 
 
 def line(
@@ -117,7 +123,8 @@ def test_line_is_parsed_exactly(rows: dict[bytes | None, Row], value: bytes) -> 
 def test_any_other_line_is_rejected_with_its_reason(
     rows: dict[bytes | None, Row], value: bytes | None
 ) -> None:
-    assert rows[value].reason == BAD[value]
+    assert rows[value].reason.text == BAD[value]
+    assert rows[value].reason.code == CODES[BAD[value]]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +141,7 @@ def test_real_log_is_parsed_except_its_one_truncated_line(spark: SparkSession) -
     values = ACCESS_LOG.read_bytes().splitlines()
     parsed = parse(spark, parse_access_log, values)
     torn = [row for row in parsed if row.reason is not None]
-    assert [row.reason for row in torn] == [NO_MATCH]
+    assert [row.reason.text for row in torn] == [NO_MATCH]
     assert not bytes(torn[0].value).endswith(b'"')
     good = [row.parsed for row in parsed if row.reason is None]
     assert len(good) == 9_999

@@ -24,6 +24,13 @@ NOT_UTF8 = "the value is not UTF-8"
 NOT_ONE = "the value is not one JSON value"
 NO_FIT = "the value does not fit the schema"
 MISSING = "the field id is missing"
+CODES = {
+    NO_VALUE: "no_value",
+    NOT_UTF8: "not_utf8",
+    NOT_ONE: "not_json",
+    NO_FIT: "does_not_fit_the_schema",
+    MISSING: "missing_field",
+}
 
 GOOD: dict[bytes, dict[str, object]] = {
     b'{"id":1,"name":"x"}': {"id": 1, "name": "x"},
@@ -90,7 +97,8 @@ def test_object_that_fits_is_accepted(rows: dict[bytes | None, Row], value: byte
 def test_anything_else_is_rejected_with_its_reason(
     rows: dict[bytes | None, Row], value: bytes | None
 ) -> None:
-    assert rows[value].reason == BAD[value]
+    assert rows[value].reason.text == BAD[value]
+    assert rows[value].reason.code == CODES[BAD[value]]
 
 
 def test_quarantine_keeps_the_raw_bytes(spark: SparkSession) -> None:
@@ -98,7 +106,7 @@ def test_quarantine_keeps_the_raw_bytes(spark: SparkSession) -> None:
     parsed = parser(records(source_rows(spark, [b"\xff\x00", b'{"id":1}'])))
     (row,) = rejected(parsed, "json").collect()
     assert (row.offset, bytes(row.value)) == (0, b"\xff\x00")
-    assert (row.parser, row.reason) == ("json", NOT_UTF8)
+    assert (row.parser, row.reason, row.code) == ("json", NOT_UTF8, "not_utf8")
 
 
 def test_time_of_a_record_is_read_with_its_zone(spark: SparkSession) -> None:

@@ -41,4 +41,11 @@ def test_raw_accepts_any_value_and_none(spark: SparkSession) -> None:
 def test_columns_of_table_and_quarantine_are_the_stated_ones(spark: SparkSession) -> None:
     parsed = parse_raw(records(source_rows(spark, [])))
     assert accepted(parsed).columns == [*RECORD_COLUMNS, "value"]
-    assert rejected(parsed, "raw").columns == [*RECORD_COLUMNS, "value", "parser", "reason"]
+    assert rejected(parsed, "raw").columns == [
+        *RECORD_COLUMNS,
+        "value",
+        "parser",
+        "reason",
+        "code",
+        "schema_id",
+    ]

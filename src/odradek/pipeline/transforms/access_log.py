@@ -12,7 +12,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from odradek.pipeline.transforms.raw import first_reason, value_text
+from odradek.pipeline.transforms.raw import value_text
+from odradek.pipeline.transforms.reasons import Code, first_reason
 
 # All quantifiers are possessive. Java's matcher recurses for a group that may backtrack, so a line
 # with ten thousand escaped quotes would overflow the stack of the task.
@@ -77,8 +78,8 @@ def _absent(text: Column) -> Column:
 
 def _reason() -> Column:
     return first_reason(
-        (F.col("value").isNull(), "the record has no value"),
-        (F.col("_text").isNull(), "the value is not UTF-8"),
-        (_group(1) == "", "the line is not in the combined log format"),
-        (F.col("_time").isNull(), "the line's time does not exist"),
+        (F.col("value").isNull(), Code.NO_VALUE, "the record has no value"),
+        (F.col("_text").isNull(), Code.NOT_UTF8, "the value is not UTF-8"),
+        (_group(1) == "", Code.NOT_AN_ACCESS_LOG, "the line is not in the combined log format"),
+        (F.col("_time").isNull(), Code.NO_SUCH_TIME, "the line's time does not exist"),
     )

@@ -11,7 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from odradek.pipeline.transforms.raw import Parser, first_reason, value_text
+from odradek.pipeline.transforms.raw import Parser, value_text
+from odradek.pipeline.transforms.reasons import Check, Code, first_reason
 
 _CORRUPT = "_corrupt"
 
@@ -48,18 +49,22 @@ def _reason(schema: StructType) -> Column:
     is_one_value = F.coalesce(F.col("_elements") == 1, F.lit(False))
     is_object = F.col("_wrapped.value").isNotNull()
     return first_reason(
-        (F.col("value").isNull(), "the record has no value"),
-        (F.col("_text").isNull(), "the value is not UTF-8"),
-        (~is_one_value, "the value is not one JSON value"),
-        (is_corrupt | ~is_object, "the value does not fit the schema"),
+        (F.col("value").isNull(), Code.NO_VALUE, "the record has no value"),
+        (F.col("_text").isNull(), Code.NOT_UTF8, "the value is not UTF-8"),
+        (~is_one_value, Code.NOT_JSON, "the value is not one JSON value"),
+        (is_corrupt | ~is_object, Code.DOES_NOT_FIT, "the value does not fit the schema"),
         *_missing_fields(schema),
     )
 
 
-def _missing_fields(schema: StructType) -> list[tuple[Column, str]]:
+def _missing_fields(schema: StructType) -> list[Check]:
     wrapped = F.col("_wrapped.value")
     return [
-        (wrapped.getField(field.name).isNull(), f"the field {field.name} is missing")
+        (
+            wrapped.getField(field.name).isNull(),
+            Code.MISSING_FIELD,
+            f"the field {field.name} is missing",
+        )
         for field in schema.fields
         if not field.nullable
     ]

@@ -18,6 +18,17 @@ def accepted(parsed: DataFrame) -> DataFrame:
 
 
 def rejected(parsed: DataFrame, parser_name: str) -> DataFrame:
-    """Return the quarantine's rows: the record's columns, raw value, parser name and reason."""
+    """Return the quarantine's rows: the record's columns, raw value, parser name and reason.
+
+    `reason` is the text and `code` its code. `schema_id` is the id that a registry has given the
+    schema of the record, or null.
+    """
     rows = parsed.where(F.col("reason").isNotNull())
-    return rows.select(*RECORD_COLUMNS, "value", F.lit(parser_name).alias("parser"), "reason")
+    return rows.select(
+        *RECORD_COLUMNS,
+        "value",
+        F.lit(parser_name).alias("parser"),
+        F.col("reason.text").alias("reason"),
+        F.col("reason.code").alias("code"),
+        F.lit(None).cast("int").alias("schema_id"),
+    )

@@ -2,7 +2,8 @@
 
 A parser is a function from records (the columns of `RECORD_COLUMNS` and the raw bytes in `value`)
 to the same rows with two more columns. `parsed` is the value for the table. `reason` is null if the
-record parsed, otherwise the cause. `transforms.quarantine` splits the rows by `reason`.
+record parsed, otherwise the cause (`transforms.reasons`). `transforms.quarantine` splits the rows
+by `reason`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from odradek.pipeline.transforms.reasons import no_reason
 
 Parser = Callable[[DataFrame], DataFrame]
 
@@ -51,15 +54,10 @@ def _timestamp_type(code: Column) -> Column:
 
 def parse_raw(rows: DataFrame) -> DataFrame:
     """Keep the bytes of the value. A record without a value (a tombstone) keeps null."""
-    return rows.withColumns({"parsed": F.col("value"), "reason": F.lit(None).cast("string")})
+    return rows.withColumns({"parsed": F.col("value"), "reason": no_reason()})
 
 
 def value_text(value: Column) -> Column:
     """Return the value as text, or null if its bytes are not UTF-8."""
     text = value.cast("string")
     return F.when(F.is_valid_utf8(text), text)
-
-
-def first_reason(*checks: tuple[Column, str]) -> Column:
-    """Return the text of the first true check, or null. A null check counts as false."""
-    return F.coalesce(*(F.when(fails, F.lit(why)) for fails, why in checks))
