@@ -14,6 +14,7 @@ import typer
 
 from odradek.cli.output import CommandError, print_rows
 from odradek.cli.spark import (
+    EXPECTATION_FAILED,
     TOO_MANY_REJECTS,
     MasterOption,
     need_spark,
@@ -47,8 +48,8 @@ def run(
 ) -> None:
     """Ingest topics into all tables of a definition, each record exactly once.
 
-    A table that fails for good does not stop the others. The exit code is then 1 at the end, or 3
-    if a batch had too many rejected records.
+    A table that fails for good does not stop the others. The exit code is then 1 at the end, 3 if a
+    batch had too many rejected records, and 4 if it did not meet an expectation.
     """
     need_spark()
     from odradek.pipeline.definition.expansion import ingests_of
@@ -152,8 +153,6 @@ def _thread(spark: SparkSession, call: Callable[[], None], table: str) -> thread
 
 def _report_end(statuses: Mapping[str, TableStatus]) -> None:
     """Print a line for each table, and raise CommandError if one has failed for good."""
-    from odradek.pipeline.errors import TooManyRejects
-
     for table, status in statuses.items():
         if not status.has_failed:
             report(
@@ -163,5 +162,12 @@ def _report_end(statuses: Mapping[str, TableStatus]) -> None:
     failed = {table: one for table, one in statuses.items() if one.has_failed}
     if failed:
         lines = [f"Table {table} has failed: {one.problem}" for table, one in failed.items()]
-        rejects = any(isinstance(one.failure, TooManyRejects) for one in failed.values())
-        raise CommandError("\n".join(lines), TOO_MANY_REJECTS if rejects else 1)
+        raise CommandError("\n".join(lines), max(map(_exit_code, failed.values())))
+
+
+def _exit_code(status: TableStatus) -> int:
+    from odradek.pipeline.errors import ExpectationFailed, TooManyRejects
+
+    if isinstance(status.failure, ExpectationFailed):
+        return EXPECTATION_FAILED
+    return TOO_MANY_REJECTS if isinstance(status.failure, TooManyRejects) else 1

@@ -15,6 +15,9 @@ from odradek.cli.output import CommandError
 TOO_MANY_REJECTS = 3
 """Exit code of an ingest that stopped before a batch with too many rejected records."""
 
+EXPECTATION_FAILED = 4
+"""Exit code of an ingest that stopped before a batch that does not meet an expectation."""
+
 MasterOption = Annotated[str, typer.Option(metavar="URL", help="Master URL of Spark.")]
 
 

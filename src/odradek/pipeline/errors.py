@@ -11,5 +11,9 @@ class NoBroker(PipelineError):
     """No broker of the cluster responded in time."""
 
 
+class ExpectationFailed(PipelineError):
+    """A batch has rows that do not meet an expectation which stops the job. Not committed."""
+
+
 class TooManyRejects(PipelineError):
     """A batch has more rejected records than the job allows. It was not committed."""

@@ -20,7 +20,6 @@ from odradek.pipeline.definition.model import (
     Encoding,
     EventTime,
     Expectation,
-    OnFailure,
     Payload,
     PipelineDefinition,
     RegistryAccess,
@@ -30,6 +29,7 @@ from odradek.pipeline.definition.model import (
 )
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.tables import TableFormat
+from odradek.pipeline.transforms.expectations import OnFailure
 
 COMPLETE = """
 version: 1

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from odradek.pipeline.errors import PipelineError, TooManyRejects
+from odradek.pipeline.errors import ExpectationFailed, PipelineError, TooManyRejects
 from odradek.pipeline.jobs.ingest import IngestJob
 from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.progress import Progress
 from odradek.pipeline.sinks.commit import commits_of
 from odradek.pipeline.tables import TableDir, TableFormat
+from odradek.pipeline.transforms.expectations import Condition, OnFailure
 from tests.pipeline import ledger
 from tests.pipeline.steps import Step, TableDirWithSteps, steps_of
 
@@ -254,3 +255,56 @@ def test_ingest_goes_on_if_its_lag_cannot_be_committed(
         IngestJob(spark, replace(options, group="taken")).run()
     assert check(spark, options) == 20
     assert "did not commit offsets of the group" in caplog.text
+
+
+def test_expectations_warn_drop_and_stop_the_job(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.DELTA))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(1, 21), 1)  # 7 and 14 do not parse
+    warn = Condition("even", "value.n % 2 = 0", OnFailure.WARN)
+    drop = Condition("small", "value.n < 19 AND key IS NOT NULL", OnFailure.DROP)
+    stop = Condition("not_six", "value.n <> 6", OnFailure.FAIL)
+    with pytest.raises(ExpectationFailed, match=r"has 1 records that do not meet .* not_six"):
+        IngestJob(spark, replace(options, expectations=(warn, drop, stop))).run()
+    assert options.tables.table(spark).read().count() == 0
+
+    IngestJob(spark, replace(options, expectations=(warn, drop))).run()
+    accepted = {row.value.n for row in options.tables.table(spark).read().collect()}
+    assert accepted == set(range(1, 19)) - {5, 7, 10, 14, 15}
+    rows = options.tables.quarantine(spark).read().where("code = 'expectation'").collect()
+    assert {row.offset + 1 for row in rows} == {5, 10, 15, 19, 20}
+    assert {row.reason for row in rows} == {"the expectation small is not met"}
+    [commit] = commits_of(options.tables.table(spark))
+    assert (commit.not_met, commit.rejected) == ({"even": 9, "small": 5}, 7)
+    assert "has 9 records that do not meet the expectation even" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("value.nothing > 1", "is not SQL on the columns of the table: "),
+        ("value.n >", "is not SQL on the columns of the table: "),
+        ("value.n + 1", "is bigint, and not true or false: value.n + 1"),
+    ],
+)
+def test_expectation_that_is_no_condition_is_refused_at_the_start(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topic: str,
+    table_dir: MakeTableDir,
+    sql: str,
+    message: str,
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.PARQUET))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    condition = Condition("c", sql, OnFailure.WARN)
+    with pytest.raises(PipelineError, match="The expectation c ") as refused:
+        IngestJob(spark, replace(options, expectations=(condition,))).run()
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -8,6 +8,7 @@ from odradek.pipeline.definition.model import Encoding
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.options import IngestOptions
 from odradek.pipeline.tables import TableDir
+from odradek.pipeline.transforms.expectations import Condition
 
 if TYPE_CHECKING:
     from odradek.pipeline.definition.model import PipelineDefinition, TableDefinition
@@ -56,6 +57,9 @@ def _options(
         interval=table.interval,
         offsets_per_trigger_max=table.batch_rows,
         rejects_max=table.rejects_max,
+        expectations=tuple(
+            Condition(one.name, one.sql, one.on_failure) for one in table.expectations
+        ),
         group=f"odradek.{definition.name}.{name}",
         kafka={**definition.kafka, **table.kafka},
     )
@@ -70,6 +74,5 @@ def _not_built(table: TableDefinition) -> list[str]:
         "columns_of_key": bool(table.columns_of_key),
         "deduplicate": table.deduplicate is not None,
         "event_time": table.event_time is not None,
-        "expectations": bool(table.expectations),
     }
     return [name for name, is_used in used.items() if is_used]

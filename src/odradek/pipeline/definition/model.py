@@ -20,6 +20,7 @@ from pydantic.dataclasses import dataclass
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.checks import check_interval
 from odradek.pipeline.tables import TableFormat
+from odradek.pipeline.transforms.expectations import OnFailure
 
 VERSION: Literal[1] = 1
 """The version of the file's fields."""
@@ -83,14 +84,6 @@ class SchemaIdPlace(StrEnum):
 
     PREFIX = "prefix"
     HEADER = "header"
-
-
-class OnFailure(StrEnum):
-    """What happens to a row that does not meet an expectation."""
-
-    WARN = "warn"
-    DROP = "drop"
-    FAIL = "fail"
 
 
 class Unit(StrEnum):

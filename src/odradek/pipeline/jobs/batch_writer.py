@@ -7,22 +7,26 @@ it has.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
 from odradek.pipeline.checkpoint import Checkpoint
-from odradek.pipeline.errors import PipelineError, TooManyRejects
+from odradek.pipeline.errors import ExpectationFailed, PipelineError, TooManyRejects
 from odradek.pipeline.jobs.observed_batch import ObservedBatch
 from odradek.pipeline.ledger.commits import BatchCommit, PlannedRange, ReadRange
 from odradek.pipeline.ledger.source_guard import SourceGuard
 from odradek.pipeline.ledger.state import lost_ranges
 from odradek.pipeline.sinks.commit import CountedBatch
 from odradek.pipeline.sinks.ledgered import LedgeredTable
+from odradek.pipeline.transforms.expectations import OnFailure
 from odradek.pipeline.transforms.quarantine import accepted, rejected
 from odradek.pipeline.transforms.raw import Parser, records
+
+logger = logging.getLogger(__name__)
 
 Earliest = Callable[[Iterable[tuple[str, int]]], Mapping[tuple[str, int], int]]
 
@@ -34,19 +38,20 @@ class _TableBatch:
         self,
         parsed: DataFrame,
         draft: BatchCommit,
-        complete: Callable[[BatchCommit, tuple[ReadRange, ...]], BatchCommit],
+        complete: Callable[[BatchCommit, tuple[ReadRange, ...], Mapping[str, int]], BatchCommit],
+        expectations: Sequence[str],
     ) -> None:
         assert draft.planned is not None
-        self.observed = ObservedBatch(parsed, draft.planned)
+        self.observed = ObservedBatch(parsed, draft.planned, expectations)
         self.rows = accepted(self.observed.rows)
         self.draft = draft
         self._complete = complete
 
     def complete(self, draft: BatchCommit) -> BatchCommit:
-        return self._complete(draft, self.observed.ranges())
+        return self._complete(draft, self.observed.ranges(), self.observed.failures())
 
     def count(self, draft: BatchCommit) -> BatchCommit:
-        return self._complete(draft, self.observed.read_ranges())
+        return self._complete(draft, self.observed.read_ranges(), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ class BatchWriter:
         checkpoint: Spark's checkpoint.
         guard: The check of the topics' identities.
         epoch: The epoch of this driver.
+        expectations: What happens to rows that do not meet an expectation, by its name. The
+            records of the parser then have the column `NOT_MET`.
         rejects_max: The largest share of rejected records in a batch, from 0 to 1.
         publish_lag: Called with the end offsets of a batch, after its commits.
         earliest: Returns the earliest offsets of partitions, to record lost offsets. None if the
@@ -87,6 +94,7 @@ class BatchWriter:
         checkpoint: Checkpoint,
         guard: SourceGuard,
         epoch: int,
+        expectations: Mapping[str, OnFailure],
         rejects_max: float,
         publish_lag: Callable[[Mapping[tuple[str, int], int]], None],
         earliest: Earliest | None,
@@ -98,6 +106,7 @@ class BatchWriter:
         self._checkpoint = checkpoint
         self._guard = guard
         self._epoch = epoch
+        self._expectations = expectations
         self._rejects_max = rejects_max
         self._publish_lag = publish_lag
         self._earliest = earliest
@@ -116,7 +125,8 @@ class BatchWriter:
         planned, went_back = self._checkpoint.plan(batch_id)
         self._guard.check_plan(planned, went_back, self._table.store.state)
         parsed = self._parser(records(source))
-        batch = _TableBatch(parsed, self._draft(batch_id, planned), self._complete)
+        draft = self._draft(batch_id, planned)
+        batch = _TableBatch(parsed, draft, self._complete, tuple(self._expectations))
         if not planned:
             check_read_as_planned(batch_id, planned, batch.observed.read_ranges())
             return
@@ -142,7 +152,9 @@ class BatchWriter:
             {topic: one.topic_id for topic, one in sources.items() if one and one.topic_id},
         )
 
-    def _complete(self, draft: BatchCommit, ranges: tuple[ReadRange, ...]) -> BatchCommit:
+    def _complete(
+        self, draft: BatchCommit, ranges: tuple[ReadRange, ...], not_met: Mapping[str, int]
+    ) -> BatchCommit:
         """Return the commit of a batch with the ranges that it read.
 
         Raises:
@@ -152,9 +164,29 @@ class BatchWriter:
         check_read_as_planned(draft.batch_id, draft.planned, ranges)
         read_count = sum(one.rows for one in ranges)
         rejected_count = sum(one.rejected or 0 for one in ranges)
+        self._check_expectations(draft.batch_id, not_met)
         self._check_rejects(draft.batch_id, read_count, rejected_count)
         lost = self._lost(draft.planned, ranges)
-        return replace(draft, rows=read_count - rejected_count, ranges=ranges, lost=lost)
+        return replace(
+            draft, rows=read_count - rejected_count, ranges=ranges, lost=lost, not_met=not_met
+        )
+
+    def _check_expectations(self, batch_id: int, not_met: Mapping[str, int]) -> None:
+        for name, count in not_met.items():
+            if not count:
+                continue
+            if self._expectations[name] is OnFailure.FAIL:
+                raise ExpectationFailed(
+                    f"Batch {batch_id} has {count:,} records that do not meet the expectation"
+                    f" {name}. Nothing of the batch was committed. Correct the records' producer,"
+                    " or let the expectation drop or warn. The next start reads the same records."
+                )
+            logger.warning(
+                "Batch %d has %d records that do not meet the expectation %s.",
+                batch_id,
+                count,
+                name,
+            )
 
     def _check_rejects(self, batch_id: int, read_count: int, rejected_count: int) -> None:
         if rejected_count > self._rejects_max * read_count:

@@ -33,6 +33,7 @@ from odradek.pipeline.ledger.owner import LinuxProcesses, Processes
 from odradek.pipeline.progress import Progress, ran_a_batch, total_lag
 from odradek.pipeline.sinks.files import HadoopFiles
 from odradek.pipeline.transforms.access_log import parse_access_log
+from odradek.pipeline.transforms.expectations import Condition, with_expectations
 from odradek.pipeline.transforms.json import json_parser
 from odradek.pipeline.transforms.quarantine import accepted, rejected
 from odradek.pipeline.transforms.raw import Parser, parse_raw, records
@@ -81,6 +82,13 @@ def make_parser(name: str, schema: str | None) -> Parser:
     return parsers[name]
 
 
+def checked_parser(parser: Parser, expectations: tuple[Condition, ...]) -> Parser:
+    """Return a parser whose records also have the results of expectations, if there are any."""
+    if not expectations:
+        return parser
+    return lambda rows: with_expectations(parser(rows), expectations)
+
+
 def parse_schema(ddl: str) -> StructType:
     """Parse a schema in Spark's DDL. A session must be running.
 
@@ -118,7 +126,9 @@ class IngestJob:
         self._options = options
         self._on_progress = on_progress
         self._processes = processes or LinuxProcesses()
-        self._parser = make_parser(options.parser, options.schema)
+        self._parser = checked_parser(
+            make_parser(options.parser, options.schema), options.expectations
+        )
         self._checkpoint = Checkpoint(HadoopFiles(spark), options.tables.checkpoint)
         self._opened: OwnedDirectory | None = None
         self._writer: BatchWriter | None = None
@@ -188,6 +198,7 @@ class IngestJob:
             self._checkpoint,
             opened.guard,
             opened.owner.epoch,
+            {one.name: one.on_failure for one in self._options.expectations},
             self._options.rejects_max,
             lambda offsets: self._publish_lag(opened, offsets),
             opened.admin.earliest if self._options.accept_loss else None,

@@ -14,8 +14,11 @@ from pyspark.sql import functions as F
 
 from odradek.pipeline.ledger.commits import PlannedRange, ReadRange
 from odradek.pipeline.sinks.commit import read_ranges
+from odradek.pipeline.transforms.expectations import NOT_MET
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
 
 PARTITIONS_OBSERVED_MAX = 64
@@ -32,12 +35,19 @@ class ObservedBatch:
     Args:
         parsed: The records with `reason`, as a parser returns them.
         planned: The ranges that the checkpoint planned for the batch.
+        expectations: The names of expectations whose failures are counted. The records then have
+            the column `NOT_MET`.
 
     Attributes:
         rows: The same records. They are counted when a job reads all of them.
     """
 
-    def __init__(self, parsed: DataFrame, planned: tuple[PlannedRange, ...]) -> None:
+    def __init__(
+        self,
+        parsed: DataFrame,
+        planned: tuple[PlannedRange, ...],
+        expectations: Sequence[str] = (),
+    ) -> None:
         self._parsed = parsed
         self._planned = planned
         self._observed = Observation()
@@ -47,6 +57,10 @@ class ObservedBatch:
         aggregates = [F.count(F.lit(1)).alias("rows")]
         for number, one in enumerate(counted):
             aggregates += _aggregates(number, one)
+        self._expectations = expectations
+        for number, name in enumerate(expectations):
+            fails = F.array_contains(NOT_MET, name)
+            aggregates.append(F.count_if(fails).alias(f"failed{number}"))
         self.rows = parsed.observe(self._observed, *aggregates)
 
     def ranges(self) -> tuple[ReadRange, ...]:
@@ -72,6 +86,13 @@ class ObservedBatch:
         if sum(one.rows for one in found) < counts["rows"]:
             return self.read_ranges()
         return tuple(sorted(found, key=lambda one: one.topic_partition))
+
+    def failures(self) -> dict[str, int]:
+        """Return how many rows did not meet each expectation. Waits as `ranges` does."""
+        if not self._expectations:
+            return {}
+        counts = self._observed.get
+        return {name: counts[f"failed{number}"] for number, name in enumerate(self._expectations)}
 
     def read_ranges(self) -> tuple[ReadRange, ...]:
         """Return the ranges of the records, in order, from a job of its own."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from odradek.pipeline.tables import TableDir
+from odradek.pipeline.transforms.expectations import Condition
 
 EARLIEST = -2
 """Spark's number for the earliest offset of a partition."""
@@ -46,6 +47,7 @@ class IngestOptions:
     accept_loss: bool = False
     rebuild_checkpoint: bool = False
     group: str | None = None
+    expectations: tuple[Condition, ...] = ()
     kafka: Mapping[str, str] = field(default_factory=dict)
 
     def source_options(self, partitions: Callable[[str], Iterable[int]]) -> dict[str, str]:

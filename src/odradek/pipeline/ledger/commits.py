@@ -7,7 +7,7 @@ As JSON, in a Delta commit's userMetadata or a Parquet batch's commit file:
                  "rows": 1002, "rejected": 2}],
      "planned": [{"topic": "t", "partition": 0, "start_offset": 40, "end_offset": 1043}],
      "format": 2, "epoch": 3, "cluster_id": "...", "topic_ids": {"t": "..."}, "lost": [],
-     "accepted_changes": [], "first_number": 0, "replaces": null}
+     "accepted_changes": [], "first_number": 0, "replaces": null, "not_met": {}}
 
 `planned` has the offsets that the checkpoint planned for the batch, the end exclusive. `ranges` has
 the records that the batch read there, both offsets inclusive. `rows` of a range is lower than the
@@ -20,6 +20,8 @@ other programs since the commit before, which the operator accepted in the same 
 The commits of a table are numbered: batch N of a query has the number `first_number` + N. A rebuilt
 checkpoint is a new query. It begins with a commit of batch -1, without rows, whose number follows
 on the newest commit. `replaces` is the query id of the checkpoint before it.
+
+`not_met` has the number of records that did not meet an expectation, by its name.
 
 Format 1 ends with `planned`. The first versions did not write `planned` either.
 """
@@ -95,6 +97,7 @@ class BatchCommit:
     accepted_changes: tuple[str, ...] = ()
     first_number: int = 0
     replaces: str | None = None
+    not_met: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rejected(self) -> int:
@@ -142,6 +145,7 @@ class BatchCommit:
             tuple(fields.get("accepted_changes", ())),
             fields.get("first_number", 0),
             fields.get("replaces"),
+            dict(fields.get("not_met", {})),
         )
 
 

@@ -21,6 +21,7 @@ class Code(StrEnum):
     MISSING_FIELD = "missing_field"
     NOT_AN_ACCESS_LOG = "not_an_access_log"
     NO_SUCH_TIME = "no_such_time"
+    EXPECTATION = "expectation"
 
 
 Check = tuple[Column, Code, str]
