@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.pipeline.definition.model import Encoding
@@ -47,7 +48,7 @@ def _options(
     return IngestOptions(
         bootstrap_servers=definition.bootstrap_servers,
         topics=table.topics,
-        tables=TableDir(f"{definition.directory.rstrip('/')}/{name}", table.format),
+        tables=TableDir(f"{_absolute(definition.directory)}/{name}", table.format),
         parser=table.value.encoding.value,
         schema=table.value.schema,
         starting=start.at or "earliest",
@@ -63,6 +64,12 @@ def _options(
         group=f"odradek.{definition.name}.{name}",
         kafka={**definition.kafka, **table.kafka},
     )
+
+
+def _absolute(directory: str) -> str:
+    """Return the directory as Spark needs it, whose JVM may have another current directory."""
+    directory = directory.rstrip("/") or "/"
+    return directory if "://" in directory else str(Path(directory).absolute())
 
 
 def _not_built(table: TableDefinition) -> list[str]:
