@@ -83,6 +83,27 @@ SparkConfOption = Annotated[
     typer.Option(metavar="KEY=VALUE", help="A setting of Spark; repeatable."),
 ]
 
+RejectsOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SHARE",
+        min=0,
+        max=1,
+        help="Largest share of rejected records in a batch. Above it: exit code 3.",
+    ),
+]
+RebuildOption = Annotated[
+    bool,
+    typer.Option(
+        "--rebuild-checkpoint",
+        help="Replace the checkpoint, and continue at the end of the ledger.",
+    ),
+]
+GroupOption = Annotated[
+    str | None,
+    typer.Option(metavar="GROUP", help="Group to which the end of each batch is committed."),
+]
+
 
 @app.command("ingest")
 def ingest(
@@ -98,28 +119,11 @@ def ingest(
     ] = "10 seconds",
     starting: StartingOption = "earliest",
     batch_rows: BatchRowsOption = 500_000,
-    rejects_max: Annotated[
-        float,
-        typer.Option(
-            metavar="SHARE",
-            min=0,
-            max=1,
-            help="Largest share of rejected records in a batch. Above it: exit code 3.",
-        ),
-    ] = 1.0,
+    rejects_max: RejectsOption = 1.0,
     accept_loss: AcceptLossOption = False,
-    rebuild_checkpoint: Annotated[
-        bool,
-        typer.Option(
-            "--rebuild-checkpoint",
-            help="Replace the checkpoint, and continue at the end of the ledger.",
-        ),
-    ] = False,
+    rebuild_checkpoint: RebuildOption = False,
     allow_data_loss: Annotated[bool, typer.Option("--allow-data-loss", hidden=True)] = False,
-    group: Annotated[
-        str | None,
-        typer.Option(metavar="GROUP", help="Group to which the end of each batch is committed."),
-    ] = None,
+    group: GroupOption = None,
     kafka_option: KafkaOption = None,
     master: MasterOption = "local[2]",
     driver_memory: Annotated[
@@ -152,8 +156,6 @@ def ingest(
         group=group,
         kafka=parse_assignments(kafka_option or [], "--kafka-option"),
     )
-    if not options.topics:
-        raise CommandError("--topics names no topic. Name one or more, separated by commas.")
     _check(options)
     if allow_data_loss:
         report("--allow-data-loss has been renamed and will be removed. Use --accept-loss.")
@@ -220,6 +222,8 @@ def sql(
 
 
 def _check(options: IngestOptions) -> None:
+    if not options.topics:
+        raise CommandError("--topics names no topic. Name one or more, separated by commas.")
     from odradek.pipeline.errors import PipelineError
     from odradek.pipeline.jobs.checks import check_options
 

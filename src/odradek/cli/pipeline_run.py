@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from odradek.pipeline.definition.model import PipelineDefinition
     from odradek.pipeline.jobs.options import IngestOptions
-    from odradek.pipeline.jobs.pipeline_run import PipelineRun, TableJob, TableStatus
+    from odradek.pipeline.jobs.pipeline_run import PipelineRun, TableJob
+    from odradek.pipeline.operation.status import TableStatus
     from odradek.pipeline.progress import Progress
 
 PLAN_COLUMNS = ("table", "topics", "format", "value", "start", "directory")
@@ -154,12 +155,12 @@ def _thread(spark: SparkSession, call: Callable[[], None], table: str) -> thread
 def _report_end(statuses: Mapping[str, TableStatus]) -> None:
     """Print a line for each table, and raise CommandError if one has failed for good."""
     for table, status in statuses.items():
-        if not status.has_failed:
+        if status.failure is None:
             report(
                 f"{table}: done, {status.accepted:,} rows to the table and {status.rejected:,} to"
                 f" the quarantine in {status.batches:,} batches"
             )
-    failed = {table: one for table, one in statuses.items() if one.has_failed}
+    failed = {table: one for table, one in statuses.items() if one.failure is not None}
     if failed:
         lines = [f"Table {table} has failed: {one.problem}" for table, one in failed.items()]
         raise CommandError("\n".join(lines), max(map(_exit_code, failed.values())))

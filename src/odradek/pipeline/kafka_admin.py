@@ -22,7 +22,7 @@ NO_BROKER = (
     "org.apache.kafka.common.errors.DisconnectException",
     "org.apache.kafka.common.errors.NetworkException",
 )
-COMMIT_TIMEOUT_MS = 5_000
+LAG_TIMEOUT_MS = 5_000
 """Longest time of a commit of offsets. It delays the next batch."""
 UNKNOWN_TOPIC = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 
@@ -116,7 +116,7 @@ class KafkaAdmin:
         """Commit the offsets of a group without members, which has no consumer.
 
         Raises:
-            PipelineError: The coordinator did not respond in `COMMIT_TIMEOUT_MS`, or refused.
+            PipelineError: The coordinator did not respond in `LAG_TIMEOUT_MS`, or refused.
         """
         kafka = self._jvm.org.apache.kafka
         committed = self._jvm.java.util.HashMap()
@@ -124,7 +124,7 @@ class KafkaAdmin:
             key = kafka.common.TopicPartition(topic, partition)
             committed.put(key, kafka.clients.consumer.OffsetAndMetadata(offset))
         options = kafka.clients.admin.AlterConsumerGroupOffsetsOptions()
-        options.timeoutMs(self._jvm.java.lang.Integer(COMMIT_TIMEOUT_MS))
+        options.timeoutMs(self._jvm.java.lang.Integer(LAG_TIMEOUT_MS))
         try:
             self._open().alterConsumerGroupOffsets(group, committed, options).all().get()
         except Py4JJavaError as error:

@@ -18,7 +18,7 @@ from odradek.pipeline.definition.model import (
     TableDefinition,
 )
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.jobs.options import EARLIEST, IngestOptions
+from odradek.pipeline.jobs.options import EARLIEST_IN_SPARK, IngestOptions
 from odradek.pipeline.tables import TableDir, TableFormat
 from odradek.pipeline.transforms.expectations import Condition, OnFailure
 
@@ -78,7 +78,7 @@ def test_start_at_offsets_names_all_partitions() -> None:
     source = options(start=Start(offsets={"a": {1: 5}})).source_options(partitions)
     assert (
         source["startingOffsets"]
-        == f'{{"a": {{"0": {EARLIEST}, "1": 5}}, "b": {{"0": {EARLIEST}}}}}'
+        == f'{{"a": {{"0": {EARLIEST_IN_SPARK}, "1": 5}}, "b": {{"0": {EARLIEST_IN_SPARK}}}}}'
     )
 
 

@@ -70,7 +70,7 @@ def test_each_table_runs_to_its_end() -> None:
     found = pipeline(stop, a=[batch(0), batch(1, rejected=3)], b=[]).run(stop)
     a, b = found["a"], found["b"]
     assert (a.batches, a.accepted, a.rejected, a.newest) == (2, 17, 3, batch(1, rejected=3))
-    assert (b.batches, b.starts, b.has_ended, b.has_failed) == (0, 1, True, False)
+    assert (b.batches, b.starts, b.has_ended, b.failure) == (0, 1, True, None)
     assert stop.waits == []
 
 
@@ -86,9 +86,9 @@ def test_table_that_fails_for_good_does_not_stop_the_others() -> None:
     stop = Waits()
     refused = PipelineError("Another driver owns the directory.")
     found = pipeline(stop, a=[refused], b=[batch(0)]).run(stop)
-    assert (found["a"].has_failed, found["a"].failure) == (True, refused)
+    assert found["a"].failure is refused
     assert found["a"].problem == "Another driver owns the directory."
-    assert (found["b"].has_failed, found["b"].batches) == (False, 1)
+    assert (found["b"].failure, found["b"].batches) == (None, 1)
 
 
 def test_table_waits_for_the_broker_for_its_time_and_then_fails() -> None:
@@ -96,7 +96,7 @@ def test_table_waits_for_the_broker_for_its_time_and_then_fails() -> None:
     steps: list[Step] = [NoBroker("The cluster did not respond.")] * 100
     status = pipeline(stop, a=steps).run(stop)["a"]
     assert stop.now_s == BROKER_AWAY_MAX_S
-    assert status.has_failed
+    assert isinstance(status.failure, NoBroker)
 
 
 def test_stopped_pipeline_starts_no_table_again() -> None:
@@ -111,7 +111,7 @@ def test_stopped_pipeline_starts_no_table_again() -> None:
         ("a",), lambda table, progress: StoppingJob([], progress), lambda: 0.0, thread
     )
     status = run.run(stop)["a"]
-    assert (status.starts, status.has_failed, status.has_ended) == (1, False, True)
+    assert (status.starts, status.failure, status.has_ended) == (1, None, True)
 
 
 def test_status_names_the_problem_in_one_line_until_the_next_batch() -> None:

@@ -10,15 +10,19 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.jobs.pipeline_run import TableStatus
 from odradek.pipeline.operation.monitoring import Monitoring
+from odradek.pipeline.operation.status import TableStatus
 from odradek.pipeline.progress import Progress
 
 
 @pytest.fixture
 def statuses() -> dict[str, TableStatus]:
-    loaded = TableStatus(3, 25, 5, 2, Progress(2, 8, 2, 1500, 40))
-    return {"orders": loaded, "clicks": TableStatus(starts=1)}
+    orders, clicks = TableStatus(), TableStatus()
+    for table in (orders, orders, clicks):
+        table.start()
+    for batch in (Progress(0, 10, 0, 900, None), Progress(1, 8, 2, 1500, 40)):
+        orders.finish_batch(batch)
+    return {"orders": orders, "clicks": clicks}
 
 
 @pytest.fixture
@@ -51,10 +55,10 @@ def values(server: Monitoring, name: str) -> dict[tuple[str, ...], float]:
 
 
 def test_metrics_have_the_counts_of_each_table(server: Monitoring) -> None:
-    assert values(server, "odradek_pipeline_batches_total") == {("orders",): 3, ("clicks",): 0}
+    assert values(server, "odradek_pipeline_batches_total") == {("orders",): 2, ("clicks",): 0}
     assert values(server, "odradek_pipeline_rows_total") == {
-        ("orders", "table"): 25,
-        ("orders", "quarantine"): 5,
+        ("orders", "table"): 18,
+        ("orders", "quarantine"): 2,
         ("clicks", "table"): 0,
         ("clicks", "quarantine"): 0,
     }
@@ -67,8 +71,8 @@ def test_metrics_change_with_the_status(
     server: Monitoring, statuses: dict[str, TableStatus]
 ) -> None:
     assert values(server, "odradek_pipeline_running") == {("orders",): 1, ("clicks",): 1}
-    statuses["orders"].problem = "no broker"
-    statuses["clicks"].has_ended = True
+    statuses["orders"].fail("no broker", None)
+    statuses["clicks"].end()
     assert values(server, "odradek_pipeline_running") == {("orders",): 0, ("clicks",): 0}
 
 
@@ -80,7 +84,7 @@ def test_health_is_503_with_the_reason_while_a_table_does_not_run(
         200,
         {"healthy": True, "tables": {"orders": None, "clicks": None}},
     )
-    statuses["clicks"].problem = "The cluster did not respond."
+    statuses["clicks"].fail("The cluster did not respond.", None)
     status, body = get(server, "/health")
     assert (status, json.loads(body)) == (
         503,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from odradek.pipeline.tables import TableDir
 from odradek.pipeline.transforms.expectations import Condition
 
-EARLIEST = -2
+EARLIEST_IN_SPARK = -2
 """Spark's number for the earliest offset of a partition."""
 
 
@@ -79,7 +79,7 @@ class IngestOptions:
             return {"startingOffsets": self.starting}
         offsets = {
             topic: {
-                str(number): self.starting_offsets.get(topic, {}).get(number, EARLIEST)
+                str(number): self.starting_offsets.get(topic, {}).get(number, EARLIEST_IN_SPARK)
                 for number in partitions(topic)
             }
             for topic in self.topics

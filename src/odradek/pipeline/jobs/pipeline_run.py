@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.pipeline.errors import NoBroker, PipelineError
@@ -20,6 +19,7 @@ from odradek.pipeline.operation.retries import (
     after_failure,
     cause_of,
 )
+from odradek.pipeline.operation.status import TableStatus
 
 if TYPE_CHECKING:
     from odradek.pipeline.jobs.ingest import IngestSummary
@@ -42,32 +42,6 @@ NewJob = Callable[[str, Callable[["Progress"], None]], TableJob]
 
 NewThread = Callable[[Callable[[], None], str], threading.Thread]
 """Returns a thread for a function and a table."""
-
-
-@dataclass(slots=True)
-class TableStatus:
-    """What a table does. Its own thread writes it, and others only read it.
-
-    Attributes:
-        batches: Batches that finished since the start of the driver.
-        accepted: Rows in the table from these batches.
-        rejected: Rows in the quarantine from these batches.
-        starts: How often its query was started.
-        newest: The newest batch.
-        problem: Why the query does not run now, or the failure that was final.
-        has_failed: Whether the failure was final.
-        has_ended: Whether the table is done, or has failed.
-    """
-
-    batches: int = 0
-    accepted: int = 0
-    rejected: int = 0
-    starts: int = 0
-    newest: Progress | None = None
-    problem: str | None = None
-    has_failed: bool = False
-    has_ended: bool = False
-    failure: Exception | None = field(default=None, repr=False)
 
 
 class PipelineRun:
@@ -123,15 +97,12 @@ class PipelineRun:
         def progressed(progress: Progress) -> None:
             nonlocal state
             state = NO_FAILURES
-            status.newest, status.problem = progress, None
-            status.batches += 1
-            status.accepted += progress.accepted
-            status.rejected += progress.rejected
+            status.finish_batch(progress)
             self._on_progress(table, progress)
 
         try:
             while not stop.is_set():
-                status.starts += 1
+                status.start()
                 try:
                     self._new_job(table, progressed).run(stop)
                     return
@@ -141,7 +112,7 @@ class PipelineRun:
                     return
                 stop.wait(delay_s)
         finally:
-            status.has_ended = True
+            status.end()
 
     def _failed(
         self, table: str, error: Exception, state: RetryState
@@ -150,9 +121,8 @@ class PipelineRun:
         status = self._statuses[table]
         cause = _cause(error)
         state, delay_s = after_failure(state, cause, self._clock())
-        status.problem = _first_line(error)
+        status.fail(_first_line(error), error if delay_s is None else None)
         if delay_s is None:
-            status.has_failed, status.failure = True, error
             logger.error("Table %s has failed (%s): %s", table, cause.value, status.problem)
         else:
             logger.warning(

@@ -24,7 +24,7 @@ from odradek.pipeline.errors import PipelineError
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from odradek.pipeline.jobs.pipeline_run import TableStatus
+    from odradek.pipeline.operation.status import TableStatus
 
 REQUEST_TIMEOUT_S = 10
 """Time in which a client has to send its request."""
@@ -66,7 +66,7 @@ class TableMetrics(Collector):
             rows.add_metric([table, "table"], status.accepted)
             rows.add_metric([table, "quarantine"], status.rejected)
             starts.add_metric([table], status.starts)
-            running.add_metric([table], status.problem is None and not status.has_ended)
+            running.add_metric([table], status.is_running)
             newest = status.newest
             if newest is not None:
                 seconds.add_metric([table], newest.duration_ms / 1000)
