@@ -23,7 +23,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.pipeline.empty import empty_frame
-from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.evolution.merged import has_wider_types, merged_for, same_types
 from odradek.pipeline.ledger.commits import BatchCommit
 from odradek.pipeline.ledger.store import TableChange, Tail
