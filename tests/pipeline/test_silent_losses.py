@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from odradek.pipeline.errors import PipelineError
@@ -33,16 +34,35 @@ def refused(spark: SparkSession, options: object, match: str) -> None:
         assert "\n" not in str(stopped.value)
 
 
-def test_parquet_directory_refuses_another_schema(
+def test_fields_that_a_parquet_directory_did_not_have_are_read(
     spark: SparkSession, bootstrap_servers: str, topic: str, table_dir: MakeTableDir
 ) -> None:
-    """New fields were written and never read."""
+    """They were written and never read."""
     options = options_for(bootstrap_servers, topic, table_dir(TableFormat.PARQUET))
     ledger.create_topic(bootstrap_servers, topic, 1)
     ledger.produce(bootstrap_servers, topic, range(10), 1)
     IngestJob(spark, options).run()
     ledger.produce(bootstrap_servers, topic, range(10, 20), 1)
-    refused(spark, replace(options, schema=f"{ledger.SCHEMA}, more STRING"), "has the schema")
+    options = replace(options, schema=f"{ledger.SCHEMA}, more STRING")
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+    producer.produce(topic, value=b'{"n": 20, "pad": "p", "more": "new"}', partition=0)
+    assert producer.flush(ledger.REQUEST_TIMEOUT_S) == 0
+    IngestJob(spark, options).run()
+    values = options.tables.table(spark).read().select("value.n", "value.more")
+    read = values.orderBy("n").collect()
+    expected = [(n, None) for n in range(20) if n % 7]
+    assert [tuple(row) for row in read] == [*expected, (20, "new")]
+
+
+def test_parquet_directory_refuses_fields_of_another_type(
+    spark: SparkSession, bootstrap_servers: str, topic: str, table_dir: MakeTableDir
+) -> None:
+    options = options_for(bootstrap_servers, topic, table_dir(TableFormat.PARQUET))
+    ledger.create_topic(bootstrap_servers, topic, 1)
+    ledger.produce(bootstrap_servers, topic, range(10), 1)
+    IngestJob(spark, options).run()
+    ledger.produce(bootstrap_servers, topic, range(10, 20), 1)
+    refused(spark, replace(options, schema="n STRING, pad STRING"), "do not fit")
     IngestJob(spark, options).run()
     assert check(spark, options) == 20
 

@@ -133,7 +133,14 @@ class BatchWriter:
         commit = self._table.commit(batch)
         if commit.rejected:
             rows = rejected(parsed, self._parser_name)
-            self._quarantine.commit(CountedBatch(rows, replace(commit, rows=commit.rejected)))
+            of_rejected = replace(
+                draft,
+                rows=commit.rejected,
+                ranges=commit.ranges,
+                lost=commit.lost,
+                not_met=commit.not_met,
+            )
+            self._quarantine.commit(CountedBatch(rows, of_rejected))
         self._publish_lag({one.topic_partition: one.end_offset for one in planned})
         if commit.ranges:
             with self._lock:
