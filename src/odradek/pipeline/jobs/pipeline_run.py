@@ -123,7 +123,12 @@ class PipelineRun:
         state, delay_s = after_failure(state, cause, self._clock())
         status.fail(_first_line(error), error if delay_s is None else None)
         if delay_s is None:
-            logger.error("Table %s has failed (%s): %s", table, cause.value, status.problem)
+            logger.error(
+                "Table %s has failed and is not started again (%s): %s",
+                table,
+                cause.value,
+                status.problem,
+            )
         else:
             logger.warning(
                 "Table %s is started again in %.0f s (%s, failure %d): %s",
