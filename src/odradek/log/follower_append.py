@@ -33,10 +33,17 @@ def piece_end(
     The batch at `start` does. A batch that is larger than a segment has a segment of its own.
     """
     headers = run.headers
-    size, room = segment.size + headers[start].size_bytes, segment.index_room - 1
     if now_ms > segment.roll_after_ms:
         return start + 1
     latest, offset_max = segment.roll_after_timestamp, segment.base_offset + INT32_MAX
+    if (
+        segment.size + len(run.records) <= segment_bytes
+        and len(headers) - start <= segment.index_room
+        and run.max_timestamp <= latest
+        and headers[-1].last_offset <= offset_max
+    ):
+        return len(headers)
+    size, room = segment.size + headers[start].size_bytes, segment.index_room - 1
     for at in range(start + 1, len(headers)):
         header = headers[at]
         size += header.size_bytes

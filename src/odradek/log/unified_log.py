@@ -335,15 +335,14 @@ class UnifiedLog:
                     self._append_aborted(segment, aborted)
             segment.append_batches(run.records[position : position + size], piece)
             self.log_end_offset = piece[-1].last_offset + 1
-            for at, header in enumerate(piece, start):
-                if header.producer_id >= 0:
-                    producers.replay(header, run.markers.get(at))
+            producers.replay_run(piece, run.markers, start)
             start, position = end, position + size
 
     def _segment_for_batch(self, header: BatchHeader, now_ms: int) -> LogSegment:
         """Return the segment for a batch of a leader, which may be larger than a segment."""
         segment = self.segments.active
-        segment.set_index_limit(self.config.segment_index_bytes)
+        if segment.index_room <= 0:
+            segment.set_index_limit(self.config.segment_index_bytes)
         is_far = header.last_offset - segment.base_offset > INT32_MAX
         if is_far or self._must_roll(segment, header.size_bytes, header.max_timestamp, now_ms):
             # A gap that compaction left may be larger than an index entry can express.

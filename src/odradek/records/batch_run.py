@@ -5,6 +5,7 @@ The batches keep their offsets and leader epochs. There is no work per record.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 from odradek.errors import ErrorCode, KafkaError
@@ -24,6 +25,8 @@ BATCHES_A_RUN_MAX = 1_000
 """Maximum number of batches of one run, which bounds the time of its append."""
 
 _unpack_header = HEADER.unpack_from
+_new_tuple = tuple.__new__  # `BatchHeader._make` without its check of the length
+_max_timestamp = attrgetter("max_timestamp")
 
 
 class UnexpectedAppendOffset(KafkaError):
@@ -49,11 +52,13 @@ class BatchRun(NamedTuple):
         records: The bytes of the batches.
         headers: The headers, in order.
         markers: The markers of transactions among the batches, by their number in `headers`.
+        max_timestamp: The largest timestamp of a batch.
     """
 
     records: memoryview
     headers: list[BatchHeader]
     markers: dict[int, EndTransactionMarker]
+    max_timestamp: int
 
 
 def parse_run(
@@ -86,7 +91,7 @@ def parse_run(
     position, end = 0, len(records)
     log_end, next_offset = next_offset, first_offset_min
     while position + HEADER_BYTES <= end and len(headers) < BATCHES_A_RUN_MAX:
-        header = BatchHeader._make(_unpack_header(records, position))
+        header = _new_tuple(BatchHeader, _unpack_header(records, position))
         size = header[1] + LOG_OVERHEAD
         if size < HEADER_BYTES or header.magic != MAGIC_V2:
             raise _corrupt(f"magic {header.magic} and {size} bytes", next_offset)
@@ -108,7 +113,7 @@ def parse_run(
         position += size
     if not headers or headers[0].base_offset + headers[0].last_offset_delta < log_end:
         raise _corrupt(f"{end} bytes without a whole batch", log_end)
-    return BatchRun(records[:position], headers, markers)
+    return BatchRun(records[:position], headers, markers, max(map(_max_timestamp, headers)))
 
 
 def _wrong_offsets(header: BatchHeader, next_offset: int, *, is_first: bool) -> KafkaError:

@@ -159,10 +159,12 @@ class FollowerNews:
     # --- reports of partitions ---
 
     def appended(self, partition: Partition, size_bytes: int) -> None:
-        self.changed(partition)
+        if self._targets[partition] not in self._changed:
+            self.changed(partition)
         self.unread_bytes += size_bytes
-        if self.waiting is not None:
-            self.waiting.appended(size_bytes)
+        waiting = self.waiting
+        if waiting is not None:
+            waiting.appended(size_bytes)
 
     def changed(self, partition: Partition) -> None:
         target = self._targets[partition]

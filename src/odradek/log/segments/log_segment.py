@@ -279,18 +279,21 @@ class LogSegment:
         if position > self._allocate_at:
             self._allocate_ahead(handle, position)
         write_all(self._pool.files, handle.fd, batches, position)
+        max_timestamp, at_offset = self.max_timestamp, self.max_timestamp_offset
+        since_entry, interval = self.bytes_since_index_entry, self.index_interval_bytes
         for header in headers:
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
-                self.max_timestamp_offset = header.last_offset
-            if self.bytes_since_index_entry > self.index_interval_bytes:
-                entry = (self.max_timestamp, self.max_timestamp_offset)
-                self._pending += (header.last_offset, position, *entry)
-                self.bytes_since_index_entry = 0
+            last_offset = header.base_offset + header.last_offset_delta
+            if header.max_timestamp > max_timestamp:
+                max_timestamp, at_offset = header.max_timestamp, last_offset
+            if since_entry > interval:
+                self._pending += (last_offset, position, max_timestamp, at_offset)
+                since_entry = 0
                 self.index_room -= 1
-            size = header.size_bytes
-            self.bytes_since_index_entry += size
+            size = header.batch_length + LOG_OVERHEAD
+            since_entry += size
             position += size
+        self.max_timestamp, self.max_timestamp_offset = max_timestamp, at_offset
+        self.bytes_since_index_entry = since_entry
         self.size = position
 
     def _drain(self) -> None:
@@ -302,11 +305,9 @@ class LogSegment:
         with _drain_lock:
             index, time_index, pending = self.index, self.time_index, self._pending
             assert index is not None and time_index is not None
-            entries = pending[: len(pending) // 4 * 4]
-            for at in range(0, len(entries), 4):
-                last_offset, position, timestamp, timestamp_offset = entries[at : at + 4]
-                index.append(last_offset - self.base_offset, position)
-                time_index.maybe_append(timestamp, timestamp_offset - self.base_offset)
+            entries, base = pending[: len(pending) // 4 * 4], self.base_offset
+            index.extend([each - base for each in entries[::4]], entries[1::4])
+            time_index.extend(entries[2::4], [each - base for each in entries[3::4]])
             del pending[: len(entries)]
 
     def _allocate_ahead(self, handle: OpenFile, position: int) -> None:

@@ -51,6 +51,11 @@ class OffsetIndex:
         self.positions.append(position)
         self.offsets.append(relative_offset)
 
+    def extend(self, relative_offsets: list[int], positions: list[int]) -> None:
+        """Add entries after all others, in the order of `append`."""
+        self.positions.fromlist(positions)
+        self.offsets.fromlist(relative_offsets)
+
     def lookup(self, relative_offset: int) -> int:
         """Return the position of the last entry at or below an offset, or 0.
 

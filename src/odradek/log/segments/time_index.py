@@ -55,6 +55,17 @@ class TimeIndex:
             self.offsets.append(relative_offset)  # first, because a lookup uses the timestamps
             self.timestamps.append(timestamp)
 
+    def extend(self, timestamps: list[int], relative_offsets: list[int]) -> None:
+        """Add each entry whose timestamp is larger than that of the last entry by then."""
+        last, added, offsets = self.last_timestamp, [], []
+        for timestamp, offset in zip(timestamps, relative_offsets, strict=True):
+            if timestamp > last:
+                added.append(timestamp)
+                offsets.append(offset)
+                last = timestamp
+        self.offsets.fromlist(offsets)  # first, as in `maybe_append`
+        self.timestamps.fromlist(added)
+
     def lookup(self, timestamp: int) -> int:
         """Return the relative offset at which to start the search: all records before are older."""
         offsets = self.offsets  # first, as `truncate` replaces the timestamps first

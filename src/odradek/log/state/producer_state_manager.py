@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.errors import ErrorCode, KafkaError
@@ -35,6 +36,7 @@ from odradek.ids import NO_OFFSET
 from odradek.log.segments.transaction_index import AbortedTransaction
 from odradek.log.state.verification import CLIENT, Origin, Verification, Verifications
 from odradek.records.batch import (
+    CONTROL_MASK,
     INT32_MAX,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -64,6 +66,7 @@ SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _WINDOW_ENTRY = struct.Struct(">qhiiqqi")
 NOTHING_EXPECTED = -2
 """Equal to no sequence, not even to the sequence -1 of a batch without one."""
+_UNUSUAL_MASK = TRANSACTIONAL_MASK | CONTROL_MASK
 
 
 class CorruptSnapshot(ValueError):
@@ -278,6 +281,35 @@ class ProducerStateManager:
             header.attributes,
         )
         return None
+
+    def replay_run(
+        self,
+        headers: Sequence[BatchHeader],
+        markers: Mapping[int, EndTransactionMarker],
+        first: int,
+    ) -> None:
+        """Record batches as `replay` does.
+
+        Args:
+            headers: The batches, in order.
+            markers: The contents of the control batches, by number.
+            first: The number of the first batch.
+        """
+        producers = self.producers
+        for at, header in enumerate(headers, first):
+            if header.producer_id < 0:
+                continue
+            entry, sequence = producers.get(header.producer_id), header.base_sequence
+            if (
+                entry is None
+                or entry.epoch != header.producer_epoch
+                or header.attributes & _UNUSUAL_MASK
+                or sequence < 0
+            ):
+                self.replay(header, markers.get(at))
+                continue
+            delta = header.last_offset_delta
+            entry.append(sequence, delta, header.base_offset + delta, header.max_timestamp)
 
     # -- transactions ------------------------------------------------------------------------------
 
