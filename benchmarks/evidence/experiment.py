@@ -57,6 +57,8 @@ class Experiment(ABC):
         jobs_max: number of units that may run at the same time.
         keeps_earlier: whether the record keeps the units of earlier commits of src/. Such a record
             is published from its first unit on, and its units name their commit.
+        not_run: the packages of `odradek` that the experiment does not run. A change of them makes
+            the record older, and not the figures.
         draws_seed: whether a new record draws its seed at random, so that it repeats no random
             choice of an earlier record.
     """
@@ -70,6 +72,7 @@ class Experiment(ABC):
     jobs_max: int = 1
     keeps_earlier: bool = False
     draws_seed: bool = False
+    not_run: tuple[str, ...] = ("demo", "pipeline", "registry")
 
     @abstractmethod
     def settings(self, scale: float) -> Values:

@@ -161,6 +161,7 @@ class PipelineKills(CommandExperiment):
     title = "SIGKILL of an ingest, between its commits and at random"
     minutes = 50
     unit_s = 300.0
+    not_run = ("demo", "registry")
     formats = ("delta", "iceberg", "parquet")
     campaigns = 5
     kills = 2

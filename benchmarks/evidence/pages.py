@@ -174,22 +174,30 @@ def is_publishable(record: Record, experiment: Experiment) -> bool:
 def ages(
     experiments: Mapping[str, Experiment],
     folder: Path,
-    since: Callable[[Record], int | None] = records.commits_since,
+    since: Callable[[Record, tuple[str, ...]], records.Age | None] = records.commits_since,
 ) -> list[str]:
     """A line for each experiment: how many commits of src/ its record is behind."""
     lines = []
-    for name in experiments:
+    for name, experiment in experiments.items():
         path = records.published(name, folder)
         if not path.exists():
             lines.append(f"{name:18} no record")
             continue
         record = records.load(path)
-        count = since(record)
-        age = {None: "unknown", 0: "current"}.get(count, f"{count} commits of src/ since")
+        age = _age(since(record, experiment.not_run), experiment.not_run)
         scaled = "" if record.scale == 1.0 else f", scaled by {record.scale:g}"
         failed = f", {len(record.failures)} failed" if record.failures else ""
         lines.append(f"{name:18} {record.commit[:7]} {record.date:24} {age}{scaled}{failed}")
     return lines
+
+
+def _age(age: records.Age | None, not_run: tuple[str, ...]) -> str:
+    if age is None:
+        return "unknown"
+    if not age.commits:
+        return "current"
+    measured = f", {age.measured} of them in what it runs" if not_run else ""
+    return f"{age.commits} commits of src/ since{measured}"
 
 
 def _both(experiments: Mapping[str, Experiment], root: Path) -> list[tuple[Page, str]]:

@@ -6,7 +6,7 @@ import datetime
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from testkit.peer.artifacts import ROOT
 from testkit.source_state import SOURCE_FOLDER, Source, git
@@ -122,12 +122,31 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def commits_since(record: Record, root: Path = ROOT) -> int | None:
-    """Return the number of commits to src/ since the record's, or None if git does not know it."""
+class Age(NamedTuple):
+    """The commits that changed `src/` since a record's.
+
+    Attributes:
+        commits: The number of these commits.
+        measured: How many of them changed what the experiment runs.
+    """
+
+    commits: int
+    measured: int
+
+
+def commits_since(record: Record, not_run: tuple[str, ...] = (), root: Path = ROOT) -> Age | None:
+    """Return the commits since the record's, or None if git does not know it.
+
+    Args:
+        record: The record.
+        not_run: The packages of `odradek` that its experiment does not run.
+        root: The checkout.
+    """
     try:
         if git("rev-parse", f"HEAD:{SOURCE_FOLDER}", root=root) == record.src_tree:
-            return 0
-        since = f"{record.commit}..HEAD"
-        return int(git("rev-list", "--count", since, "--", SOURCE_FOLDER, root=root))
+            return Age(0, 0)
+        counted = ("rev-list", "--count", f"{record.commit}..HEAD", "--", SOURCE_FOLDER)
+        without = [f":(exclude){SOURCE_FOLDER}/odradek/{package}" for package in not_run]
+        return Age(int(git(*counted, root=root)), int(git(*counted, *without, root=root)))
     except LookupError:
         return None

@@ -18,12 +18,15 @@ from benchmarks.evidence.kills import SeededKills, failed_lines
 from benchmarks.evidence.record import Record, Values
 from benchmarks.tables import MIB, judged, median, show, table
 
+NOT_RUN = ("demo", "pipeline")
+
 
 class RegistryReads(Experiment):
     """Units `pair/N`: the registry and a bare Starlette route with the same bytes."""
 
     name = "registry-reads"
     title = "schemas by id, against a bare Starlette route with the same bytes"
+    not_run = NOT_RUN
     minutes = 3
     unit_s = 12.0
     is_timed = True
@@ -71,6 +74,7 @@ class RegistryStart(Experiment):
 
     name = "registry-start"
     title = "start and memory of a registry with 10,000 schemas, and of a second one in a process"
+    not_run = NOT_RUN
     minutes = 2
     unit_s = 5.0
     is_timed = True
@@ -129,6 +133,7 @@ class RegistryVerdicts(CommandExperiment):
 
     name = "registry-verdicts"
     title = "verdicts on generated pairs: Avro against Java, JSON Schema and Protobuf against data"
+    not_run = NOT_RUN
     minutes = 15
     unit_s = 240.0
     draws_seed = True
@@ -168,6 +173,7 @@ class RegistryKills(SeededKills):
 
     name = "registry-kills"
     title = "SIGKILL of the writer of two instances of the registry under load"
+    not_run = NOT_RUN
     module = "tests.registry.writer_kills"
     minutes = 10
     unit_s = 400.0

@@ -203,18 +203,32 @@ def test_a_record_is_the_same_after_it_was_written_and_read(tmp_path: Path) -> N
     assert [each.name for each in tmp_path.iterdir()] == ["numbers.json"]
 
 
-def repository(path: Path) -> Path:
+def repository(path: Path, files: tuple[str, ...] = ("src/a", "docs/b", "src/c")) -> Path:
     def git(*arguments: str) -> None:
         identity = ("-c", "user.name=x", "-c", "user.email=x@example.org")
         subprocess.run(["git", *identity, *arguments], cwd=path, check=True, capture_output=True)
 
     git("init", "--quiet")
-    for number, name in enumerate(("src/a", "docs/b", "src/c")):
-        (path / name).parent.mkdir(exist_ok=True)
+    for number, name in enumerate(files):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(str(number))
         git("add", ".")
         git("commit", "--quiet", "-m", name)
     return path
+
+
+def test_commits_of_packages_that_an_experiment_does_not_run_are_counted_apart(
+    tmp_path: Path,
+) -> None:
+    root = repository(tmp_path, ("src/odradek/log/a", "src/odradek/pipeline/b", "src/odradek/c"))
+    first = record(commit=source_state.git("rev-parse", "HEAD~2", root=root))
+    assert records.commits_since(first, ("pipeline", "registry"), root) == (2, 1)
+    assert records.commits_since(first, (), root) == (2, 2)
+
+
+def test_each_package_that_an_experiment_does_not_run_exists() -> None:
+    named = {name for experiment in evidence.EXPERIMENTS.values() for name in experiment.not_run}
+    assert named and all((ROOT / "src" / "odradek" / name).is_dir() for name in named)
 
 
 def test_the_commit_of_a_record_is_the_last_one_that_changed_src(tmp_path: Path) -> None:
@@ -223,9 +237,9 @@ def test_the_commit_of_a_record_is_the_last_one_that_changed_src(tmp_path: Path)
     first = source_state.git("rev-parse", "HEAD~2", root=root)
     found = source_state.source(root)
     assert found.commit == head and not found.modified
-    assert records.commits_since(record(commit=head, src_tree=found.tree), root) == 0
-    assert records.commits_since(record(commit=first), root) == 1
-    assert records.commits_since(record(commit="f" * 40), root) is None
+    assert records.commits_since(record(commit=head, src_tree=found.tree), (), root) == (0, 0)
+    assert records.commits_since(record(commit=first), (), root) == (1, 1)
+    assert records.commits_since(record(commit="f" * 40), (), root) is None
     (root / "docs" / "b").write_text("other")
     assert not source_state.source(root).modified
     (root / "src" / "new").write_text("not added")

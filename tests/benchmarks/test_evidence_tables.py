@@ -130,8 +130,13 @@ def test_values_with_a_page_of_their_own_are_no_record(tmp_path: Path) -> None:
 def test_the_age_of_each_record_is_listed(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.save()
-    for count, shown in ((0, "current"), (3, "3 commits of src/ since"), (None, "unknown")):
-        (line,) = pages.ages(site.experiments, site.folder, lambda _, count=count: count)
+    cases = (
+        (records.Age(0, 0), "current"),
+        (records.Age(3, 1), "3 commits of src/ since, 1 of them in what it runs"),
+        (None, "unknown"),
+    )
+    for age, shown in cases:
+        (line,) = pages.ages(site.experiments, site.folder, lambda *_, age=age: age)
         assert line.startswith("mutants") and line.endswith(shown)
     (line,) = pages.ages(site.experiments, tmp_path)
     assert line.endswith("no record")
