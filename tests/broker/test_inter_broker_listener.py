@@ -241,7 +241,10 @@ def test_malformed_requests_of_brokers_cost_their_connection_only(
                 for _ in range(10):
                     data = bytearray(frame)
                     data[random.randrange(8, len(data))] = random.randrange(256)
-                    size = random.choice([len(data), random.randrange(len(data))])
+                    size = random.randrange(len(data))
+                    # A drain has no epoch, so with another byte it may be one of broker 1 or 2.
+                    if api.message_name != "DrainBroker":
+                        size = random.choice([len(data), size])
                     outcomes[bool(await exchange(port, bytes(data[:size])))] += 1
                 # The controller would execute these requests if they were whole.
                 for name in registered.keys() & vars(cls).keys():
