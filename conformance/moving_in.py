@@ -250,7 +250,11 @@ def _replicas(bootstrap: str, topic: str) -> list[int]:
 
 
 def seen(bootstrap: str) -> View:
-    """Return topics, ids, replicas, committed records, offsets, configs and quotas."""
+    """Return topics, ids, replicas, committed records, offsets, configs and quotas.
+
+    Of a compacted topic only the newest record of each key, because the log cleaner may run at any
+    time before the stop of Kafka and after the start of the next broker.
+    """
     with _wire(bootstrap) as wire:
         metadata = _call(wire, MetadataRequest(None), 12)
         described = _call(wire, quota_queries.DescribeClientQuotasRequest([], False), 1)
@@ -261,17 +265,22 @@ def seen(bootstrap: str) -> View:
         )
         for topic in metadata.topics
     }
+    configs = _configs(bootstrap, topics)
     return {
         "cluster": metadata.cluster_id,
         "topics": topics,
         "records": {
-            f"{name}-{number}": records(bootstrap, name, number)
+            f"{name}-{number}": (
+                newest_of_keys(records(bootstrap, name, number))
+                if configs[name].get("cleanup.policy") == "compact"
+                else records(bootstrap, name, number)
+            )
             for name, (_, partitions) in topics.items()
             if not name.startswith("__")
             for number in range(len(partitions))
         },
         "offsets": _offsets(bootstrap),
-        "configs": _configs(bootstrap, topics),
+        "configs": configs,
         "quotas": {
             str(sorted((part.entity_type, part.entity_name) for part in entry.entity)): {
                 value.key: value.value for value in entry.values
@@ -297,6 +306,12 @@ def records(bootstrap: str, topic: str, partition: int) -> list[Any]:
     consumer.close()
     assert message is not None, f"{topic}-{partition} has no end: it was not served"
     return found
+
+
+def newest_of_keys(found: list[Any]) -> list[Any]:
+    """Return the last record of each key, in the order of the offsets."""
+    newest = {key: [offset, timestamp, key, value] for offset, timestamp, key, value in found}
+    return sorted(newest.values())
 
 
 def _text(data: Any) -> str | None:
