@@ -252,8 +252,8 @@ def _replicas(bootstrap: str, topic: str) -> list[int]:
 def seen(bootstrap: str) -> View:
     """Return topics, ids, replicas, committed records, offsets, configs and quotas.
 
-    Of a compacted topic only the newest record of each key, because the log cleaner may run at any
-    time before the stop of Kafka and after the start of the next broker.
+    Of a compacted topic it returns the newest record of each key. The log cleaner may remove the
+    others at any time, also after the start of the next broker.
     """
     with _wire(bootstrap) as wire:
         metadata = _call(wire, MetadataRequest(None), 12)
