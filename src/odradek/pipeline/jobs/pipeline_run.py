@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.pipeline.errors import NoBroker, PipelineError
@@ -81,7 +82,7 @@ class PipelineRun:
     def run(self, stop: threading.Event) -> Mapping[str, TableStatus]:
         """Run all tables to their end, or until `stop` is set. Returns what each has done."""
         threads = [
-            self._new_thread(_bound(self._run_table, table, stop), table)
+            self._new_thread(partial(self._run_table, table, stop), table)
             for table in self._statuses
         ]
         for thread in threads:
@@ -152,9 +153,3 @@ def _cause(error: Exception) -> Cause:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
-
-
-def _bound(
-    call: Callable[[str, threading.Event], None], table: str, stop: threading.Event
-) -> Callable[[], None]:
-    return lambda: call(table, stop)
